@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "jsonw.h"
+
+/* Length of the well-formed UTF-8 sequence at p (Unicode 15, table 3-7), 0 if there is none. */
+static size_t utf8_len(const unsigned char *p, size_t n)
+{
+	unsigned char a = p[0], lo = 0x80, hi = 0xbf;
+	size_t k;
+
+	if (a < 0x80)
+		return 1;
+	if (a >= 0xc2 && a <= 0xdf)
+		k = 2;
+	else if (a >= 0xe0 && a <= 0xef)
+		k = 3;
+	else if (a >= 0xf0 && a <= 0xf4)
+		k = 4;
+	else
+		return 0;
+	if (n < k)
+		return 0;
+	if (a == 0xe0)
+		lo = 0xa0;
+	else if (a == 0xed)
+		hi = 0x9f;
+	else if (a == 0xf0)
+		lo = 0x90;
+	else if (a == 0xf4)
+		hi = 0x8f;
+	if (p[1] < lo || p[1] > hi)
+		return 0;
+	for (size_t i = 2; i < k; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	return k;
+}
+
+void jsonw_quote(struct buf *out, struct str s)
+{
+	static const char hex[] = "0123456789abcdef";
+	const unsigned char *p = (const unsigned char *)s.p;
+	size_t i = 0, run = 0;
+
+	buf_addc(out, '"');
+	while (i < s.n) {
+		unsigned char c = p[i];
+		size_t k;
+
+		if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') {
+			i++;
+			continue;
+		}
+		buf_add(out, p + run, i - run);
+		if (c == '"' || c == '\\') {
+			buf_addc(out, '\\');
+			buf_addc(out, (char)c);
+			i++;
+		} else if (c < 0x20 || c == 0x7f) {
+			char u[6] = { '\\', 'u', '0', '0', hex[c >> 4], hex[c & 15] };
+			buf_add(out, u, 6);
+			i++;
+		} else if ((k = utf8_len(p + i, s.n - i)) == 2 && c == 0xc2 && p[i + 1] < 0xa0) {
+			/* C1 controls: some terminals obey them */
+			char u[6] = { '\\', 'u', '0', '0', hex[p[i + 1] >> 4], hex[p[i + 1] & 15] };
+			buf_add(out, u, 6);
+			i += 2;
+		} else if (k > 0) {
+			buf_add(out, p + i, k);
+			i += k;
+		} else {
+			buf_addz(out, "\xef\xbf\xbd");
+			i++;
+		}
+		run = i;
+	}
+	buf_add(out, p + run, i - run);
+	buf_addc(out, '"');
+}
+
+static void sep(struct jsonw *w)
+{
+	if (w->need_comma)
+		buf_addc(w->out, ',');
+	w->need_comma = true;
+}
+
+void jsonw_open(struct jsonw *w, char b)
+{
+	sep(w);
+	buf_addc(w->out, b);
+	w->need_comma = false;
+}
+
+void jsonw_close(struct jsonw *w, char b)
+{
+	buf_addc(w->out, b);
+	w->need_comma = true;
+}
+
+void jsonw_key(struct jsonw *w, const char *key)
+{
+	sep(w);
+	buf_addc(w->out, '"');
+	buf_addz(w->out, key);
+	buf_addz(w->out, "\":");
+	w->need_comma = false;
+}
+
+void jsonw_str(struct jsonw *w, struct str s) { sep(w); jsonw_quote(w->out, s); }
+void jsonw_u64(struct jsonw *w, uint64_t v) { sep(w); buf_addu(w->out, v); }
+void jsonw_bool(struct jsonw *w, bool v) { sep(w); buf_addz(w->out, v ? "true" : "false"); }
+void jsonw_null(struct jsonw *w) { sep(w); buf_addz(w->out, "null"); }
+
+void jsonw_i64(struct jsonw *w, int64_t v)
+{
+	sep(w);
+	if (v < 0)
+		buf_addc(w->out, '-');
+	buf_addu(w->out, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+}
+
+void jsonw_kstr(struct jsonw *w, const char *key, struct str s) { jsonw_key(w, key); jsonw_str(w, s); }
+void jsonw_kz(struct jsonw *w, const char *key, const char *z) { jsonw_kstr(w, key, str_of(z)); }
+void jsonw_ku64(struct jsonw *w, const char *key, uint64_t v) { jsonw_key(w, key); jsonw_u64(w, v); }
+void jsonw_kopen(struct jsonw *w, const char *key, char b) { jsonw_key(w, key); jsonw_open(w, b); }

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_JSONW_H
+#define SP_JSONW_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buf.h"
+
+/*
+ * JSON writer, one line, always valid: control bytes are \u00XX, bytes that are not UTF-8 become U+FFFD, so that no
+ * input can break a record or a terminal (J18). Commas are placed by the writer.
+ */
+struct jsonw {
+	struct buf *out;
+	bool need_comma;
+};
+static inline struct jsonw jsonw_on(struct buf *out) { return (struct jsonw){ out, false }; }
+void jsonw_open(struct jsonw *w, char bracket);  /* '{' or '[' as value or element */
+void jsonw_close(struct jsonw *w, char bracket); /* '}' or ']' */
+void jsonw_key(struct jsonw *w, const char *key); /* key: our own literal */
+void jsonw_str(struct jsonw *w, struct str s);
+void jsonw_u64(struct jsonw *w, uint64_t v);
+void jsonw_i64(struct jsonw *w, int64_t v);
+void jsonw_bool(struct jsonw *w, bool v);
+void jsonw_null(struct jsonw *w);
+/* Shorthands: key and value. */
+void jsonw_kstr(struct jsonw *w, const char *key, struct str s);
+void jsonw_kz(struct jsonw *w, const char *key, const char *z);
+void jsonw_ku64(struct jsonw *w, const char *key, uint64_t v);
+void jsonw_kopen(struct jsonw *w, const char *key, char bracket);
+/* Appends s as a quoted JSON string. */
+void jsonw_quote(struct buf *out, struct str s);
+#endif

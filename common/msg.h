@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_MSG_H
+#define SP_MSG_H
+/* Roles, messages and their payloads: see role.def and msg.def. Payloads are packed structs in host byte order (both ends are one machine and one build). */
+#include <stdint.h>
+
+enum role {
+	ROLE_NONE = 0,
+#define ROLE(id, ...) ROLE_##id,
+#include "role.def"
+#undef ROLE
+	ROLE_ANY,
+	ROLE_COUNT = ROLE_ANY
+};
+enum msg_type {
+	MSG_NONE = 0,
+#define MSG(id, ...) MSG_##id,
+#include "msg.def"
+#undef MSG
+	MSG_COUNT
+};
+struct msg_rule {
+	const char *name;
+	uint8_t sender, receiver; /* enum role */
+	uint32_t min, max;
+	uint8_t fds;
+};
+extern const struct msg_rule msg_rules[MSG_COUNT];
+const char *role_name(enum role r);
+
+#define MSG_NAME_MAX 64
+
+/*
+ * START, first message on every link from the supervisor. fds by role: ca: key, certificate (PEM files, read-only);
+ * audit: directory, chain key file; worker: trust anchors (sealed memfd, trust.h) ; dialer: none, text = its DNS servers,
+ * "ADDRESS PORT\n" each.
+ */
+struct msg_start {
+	uint32_t uid_base;
+	uint32_t flags;
+	uint64_t reserved;
+	/* text follows */
+} __attribute__((packed));
+
+enum listener_kind { LISTENER_NONE = 0, LISTENER_PROXY4, LISTENER_PROXY6, LISTENER_DNS_TCP4, LISTENER_DNS_TCP6, LISTENER_DNS_UDP4, LISTENER_DNS_UDP6, LISTENER_DIAG };
+#define MSG_LISTENERS_MAX 8
+enum { SANDBOX_EXPLAIN_DENIALS = 1 };
+struct msg_sandbox {
+	uint32_t sandbox;    /* number given by the supervisor, never reused within its life */
+	uint32_t generation; /* of the policy */
+	uint32_t flags;
+	uint8_t listeners;   /* how many */
+	uint8_t kinds[MSG_LISTENERS_MAX]; /* enum listener_kind, in descriptor order */
+	uint8_t pad[3];
+	char name[MSG_NAME_MAX];   /* NUL-terminated */
+	uint8_t table_digest[32];  /* as the checker found it */
+} __attribute__((packed));
+struct msg_sandbox_ref {
+	uint32_t sandbox, generation;
+} __attribute__((packed));
+struct msg_peer {
+	uint32_t role;    /* who is at the other end */
+	uint32_t sandbox; /* on whose behalf: the identity of the link */
+} __attribute__((packed));
+
+struct msg_dial { /* answered in the order things finish; matched by the message id */
+	uint16_t port;
+	uint8_t scheme; /* enum scheme */
+	uint8_t reserved[1];
+	/* canonical host follows */
+} __attribute__((packed));
+enum dial_status { DIAL_FAILED = 0, DIAL_OK, DIAL_DENIED /* destination not in the table */, DIAL_ADDRESS_DENIED, DIAL_DNS, DIAL_UNREACHABLE, DIAL_TIMEOUT };
+struct msg_dialed {
+	uint8_t status; /* enum dial_status */
+	uint8_t family; /* 4 or 6, of the address tried last */
+	uint16_t port;
+	uint8_t addr[16]; /* struct ip layout */
+	uint32_t dns_us, connect_us;
+	/* cause text follows unless OK */
+} __attribute__((packed));
+
+enum mint_kind { MINT_NONE = 0, MINT_LEAF, MINT_REFUSAL /* for a name outside the table, explain_denials */ };
+struct msg_mint {
+	uint8_t kind; /* enum mint_kind */
+	uint8_t reserved;
+	/* canonical host follows */
+} __attribute__((packed));
+enum mint_status { MINT_FAILED = 0, MINT_OK, MINT_DENIED, MINT_LIMITED };
+struct msg_minted {
+	uint8_t status; /* enum mint_status */
+	uint8_t reserved[3];
+	/* DER follows when OK */
+} __attribute__((packed));
+
+struct msg_release { /* a value for (secret, destination, kind) */
+	uint32_t secret_index;
+	uint32_t dest_index;
+	uint32_t kind; /* enum inject_kind */
+} __attribute__((packed));
+enum release_status { RELEASE_FAILED = 0, RELEASE_OK, RELEASE_UNBOUND };
+struct msg_released {
+	uint8_t status; /* enum release_status */
+	uint8_t reserved[3];
+	uint32_t valid_ms; /* how long the worker may keep it before asking again */
+	/* value follows when OK, else a cause for the operator */
+} __attribute__((packed));
+
+struct msg_inflight {
+	uint32_t slots, slot_size;
+} __attribute__((packed));
+struct msg_record {
+	uint64_t number; /* counts up per sender and life; EVENT: 0 */
+	uint32_t slot;   /* INFLIGHT_NO_SLOT if none */
+	/* record fields follow */
+} __attribute__((packed));
+struct msg_recorded {
+	uint64_t number;
+} __attribute__((packed));
+struct msg_audit_state {
+	uint8_t ok;
+	uint8_t reserved[3];
+	/* reason follows */
+} __attribute__((packed));
+#endif

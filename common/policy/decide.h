@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_POLICY_DECIDE_H
+#define SP_POLICY_DECIDE_H
+/* The one decision function: every entry path, every request and stream, and `policy explain` call it. */
+#include "table.h"
+
+enum verdict { VERDICT_DENY = 0, VERDICT_ALLOW };
+enum decide_why { DECIDE_NO_DESTINATION = 0, DECIDE_NO_RULE, DECIDE_DENY_RULE, DECIDE_CONTENT /* body on GET/HEAD/ANY */, DECIDE_DAMAGED, DECIDE_ALLOWED };
+#define DECIDE_METHODS_MAX 16
+struct decision {
+	enum verdict verdict;
+	enum decide_why why;
+	struct str rule;   /* id of the rule that decided, or empty */
+	struct str source; /* FILE:LINE of it, or of the destination */
+	struct str allowed[DECIDE_METHODS_MAX]; /* on a denial: methods that would pass on this path (borrowed) */
+	unsigned allowed_n;
+};
+/* d: as table_find gave it, or NULL when it found none. Broad denies of other matching destinations are found through t. */
+void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *out);
+#endif

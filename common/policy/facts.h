@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_POLICY_FACTS_H
+#define SP_POLICY_FACTS_H
+/* What a decision is made of: the canonical request, nothing else. */
+#include "../base/canon.h"
+
+enum scheme { SCHEME_NONE = 0, SCHEME_HTTP, SCHEME_HTTPS, SCHEME_TCP };
+
+struct facts {
+	enum scheme scheme;
+	struct str host; /* canonical text */
+	uint16_t port;
+	struct str method;     /* as sent; "WEBSOCKET" for a handshake */
+	struct str path;       /* canon_path's match form; "*" for OPTIONS * */
+	struct str query;      /* raw, STR_NONE if none */
+	bool has_query;
+	bool has_content;      /* more than 0 octets announced, or chunked */
+};
+#endif

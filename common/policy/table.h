@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_POLICY_TABLE_H
+#define SP_POLICY_TABLE_H
+/*
+ * The compiled policy: one immutable LMDB file, checked by table_check before liblmdb sees a byte of it, then read by
+ * descriptor (policy.md 4). Strings that are handed out borrow from the map and live as long as the table.
+ */
+#include "../base/err.h"
+#include "facts.h"
+
+#define TABLE_DIGEST_LEN 32
+struct table;
+
+/*
+ * Own walk over every page, node and value of the file image p[0..n): structure, bounds, key order, value layouts, the
+ * digest over the sorted (key, value) records. No liblmdb, no allocation that depends on unchecked sizes. 0 or -1 + err.
+ * Only the checker role and the tools call this.
+ */
+int table_check(const uint8_t *p, size_t n, uint8_t digest[TABLE_DIGEST_LEN], struct err *err);
+/* Opens a table that was checked, by descriptor (works with open* forbidden: see table.c). The descriptor stays the caller's. */
+int table_open(struct table **out, int fd, struct err *err);
+void table_free(struct table *t);
+
+struct str table_name(const struct table *t);   /* policy name */
+const uint8_t *table_digest(const struct table *t);
+bool table_explain_denials(const struct table *t); /* default true */
+
+/* One destination: what a request to it needs. Loaded by value; strings borrow from the table. */
+struct dest {
+	const struct table *table;
+	const uint8_t *value; /* the record; private to table.c and decide.c */
+	uint32_t value_len;
+	struct str id;        /* HOST[:PORT] or the id given */
+	struct str source;    /* FILE:LINE */
+	uint32_t index;       /* stable number of the destination in this table: pool and cache keys */
+	bool wildcard;
+	bool tunnel;          /* protocol tcp or passthrough: bytes pass unread */
+	bool log_query;
+	/* connect: ADDRESS:PORT; family 0 = resolve the name */
+	struct ip connect_ip;
+	uint16_t connect_port;
+	uint8_t tls_min;      /* 0 default, 12, 13 */
+	bool has_ca;          /* dest_ca_each gives the DER certificates */
+	bool has_inject;
+	struct canon_path_opts paths;
+};
+/* 1 found (the one deciding destination, policy.md 2.2), 0 none, -1 damaged. host is canonical. */
+int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out);
+/* Whether any destination has this host, on whatever port and scheme: what DNS inside needs. */
+bool table_host_known(const struct table *t, struct str host);
+/* Whether any destination at all has this port: else a transparent connection is reset at accept. */
+bool table_port_known(const struct table *t, uint16_t port);
+
+/* Address vetting (policy.md 2.10). True = may be dialled; else *why (static or borrowed text). */
+bool dest_address_ok(const struct dest *d, const struct ip *a, const char **why);
+/* DER certificates that replace the public roots here. Returns false when i is past the last. */
+bool dest_ca(const struct dest *d, unsigned i, struct str *der);
+
+/* Secrets. */
+enum secret_source { SECRET_SOURCE_NONE = 0, SECRET_SOURCE_ENV, SECRET_SOURCE_FILE };
+struct secret_decl {
+	struct str name;
+	enum secret_source source;
+	struct str arg;      /* variable name, or absolute path */
+	uint32_t index;
+};
+unsigned table_secret_count(const struct table *t);
+bool table_secret(const struct table *t, unsigned i, struct secret_decl *out);
+bool table_secret_host_ok(const struct table *t, uint32_t secret_index, struct str host); /* secrets.*.hosts */
+
+enum inject_kind { INJECT_NONE = 0, INJECT_BEARER, INJECT_BASIC, INJECT_HEADER };
+struct inject {
+	enum inject_kind kind;
+	uint32_t secret_index;
+	struct str secret_name;
+	struct str username;  /* basic */
+	struct str name;      /* header: field name */
+	struct str format;    /* header: "Token {}"; empty = value alone */
+	struct str env;       /* variable that holds the placeholder inside, or empty */
+};
+unsigned dest_inject_count(const struct dest *d);
+bool dest_inject(const struct dest *d, unsigned i, struct inject *out);
+/* For the launcher: every injection of the table, destination by destination. */
+bool table_inject_each(const struct table *t, bool (*fn)(void *arg, const struct inject *in), void *arg);
+/* For the worker's leaf warming, the checker, tests: every destination. */
+bool table_dest_each(const struct table *t, bool (*fn)(void *arg, const struct dest *d), void *arg);
+#endif

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ipc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "../base/must.h"
+
+#define IPC_QUEUE_MAX 256
+#define IPC_BATCH 64 /* messages per turn: others get their share */
+
+struct ipc_hdr {
+	uint16_t type;
+	uint16_t reserved;
+	uint32_t generation;
+	uint64_t id;
+} __attribute__((packed));
+
+struct queued {
+	struct queued *next;
+	unsigned fd_n;
+	int fds[IPC_FDS_MAX];
+	size_t n;
+	uint8_t bytes[];
+};
+
+struct ipc {
+	struct loop *loop;
+	struct watch watch;
+	int fd;
+	enum role self, peer;
+	ipc_fn *fn;
+	void *arg;
+	bool dead, free_asked;
+	struct queued *head, **tail;
+	size_t queued;
+};
+
+static void close_all(int *fds, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+static void drop_queue(struct ipc *c)
+{
+	while (c->head != NULL) {
+		struct queued *q = c->head;
+
+		c->head = q->next;
+		close_all(q->fds, q->fd_n);
+		explicit_bzero(q->bytes, q->n);
+		free(q);
+	}
+	c->tail = &c->head;
+	c->queued = 0;
+}
+
+static void shut(struct ipc *c)
+{
+	if (c->fd >= 0) {
+		watch_stop(&c->watch);
+		close(c->fd);
+		c->fd = -1;
+	}
+	c->dead = true;
+	drop_queue(c);
+}
+
+static void free_now(void *arg)
+{
+	struct ipc *c = arg;
+
+	free(c);
+}
+
+void ipc_free(struct ipc *c)
+{
+	if (c == NULL || c->free_asked)
+		return;
+	shut(c);
+	c->free_asked = true;
+	c->fn = NULL;
+	loop_defer(c->loop, free_now, c);
+}
+
+static void die(struct ipc *c)
+{
+	if (c->dead)
+		return;
+	shut(c);
+	if (c->fn != NULL)
+		c->fn(c, NULL);
+}
+
+static bool role_fits(uint8_t rule, enum role r) { return rule == ROLE_ANY || rule == r; }
+
+static bool allowed(uint16_t type, enum role from, enum role to, size_t n, unsigned fds)
+{
+	const struct msg_rule *r;
+
+	if (type == MSG_NONE || type >= MSG_COUNT)
+		return false;
+	r = &msg_rules[type];
+	return role_fits(r->sender, from) && role_fits(r->receiver, to) && n >= r->min && n <= r->max && fds <= r->fds;
+}
+
+/* 1 received and handled, 0 nothing there, -1 dead */
+static int receive(struct ipc *c)
+{
+	uint8_t buf[sizeof(struct ipc_hdr) + IPC_PAYLOAD_MAX];
+	union {
+		struct cmsghdr h;
+		char room[CMSG_SPACE(sizeof(int) * IPC_FDS_MAX)];
+	} ctl;
+	struct iovec iov = { buf, sizeof(buf) };
+	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl) };
+	struct ipc_msg m = { 0 };
+	struct ipc_hdr h;
+	ssize_t n = recvmsg(c->fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	bool ok;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0) {
+		die(c);
+		return -1;
+	}
+	for (struct cmsghdr *cm = CMSG_FIRSTHDR(&mh); cm != NULL; cm = CMSG_NXTHDR(&mh, cm)) {
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		m.fd_n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		MUST(m.fd_n <= IPC_FDS_MAX);
+		memcpy(m.fds, CMSG_DATA(cm), m.fd_n * sizeof(int));
+	}
+	ok = (size_t)n >= sizeof(h) && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+	if (ok) {
+		memcpy(&h, buf, sizeof(h));
+		m.type = h.type;
+		m.generation = h.generation;
+		m.id = h.id;
+		m.data = buf + sizeof(h);
+		m.len = (size_t)n - sizeof(h);
+		ok = allowed(h.type, c->peer, c->self, m.len, m.fd_n);
+	}
+	if (ok && c->fn != NULL)
+		c->fn(c, &m);
+	close_all(m.fds, m.fd_n);
+	explicit_bzero(buf, (size_t)n);
+	if (!ok)
+		die(c);
+	return c->dead ? -1 : 1;
+}
+
+static ssize_t send_now(struct ipc *c, const struct iovec *iov, size_t iov_n, const int *fds, unsigned fd_n)
+{
+	union {
+		struct cmsghdr h;
+		char room[CMSG_SPACE(sizeof(int) * IPC_FDS_MAX)];
+	} ctl;
+	struct msghdr mh = { .msg_iov = (struct iovec *)iov, .msg_iovlen = iov_n };
+
+	if (fd_n > 0) {
+		memset(&ctl, 0, sizeof(ctl));
+		ctl.h.cmsg_level = SOL_SOCKET;
+		ctl.h.cmsg_type = SCM_RIGHTS;
+		ctl.h.cmsg_len = CMSG_LEN(sizeof(int) * fd_n);
+		memcpy(CMSG_DATA(&ctl.h), fds, sizeof(int) * fd_n);
+		mh.msg_control = &ctl;
+		mh.msg_controllen = CMSG_SPACE(sizeof(int) * fd_n);
+	}
+	return sendmsg(c->fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void flush(struct ipc *c)
+{
+	while (c->head != NULL) {
+		struct queued *q = c->head;
+		struct iovec iov = { q->bytes, q->n };
+
+		if (send_now(c, &iov, 1, q->fds, q->fd_n) < 0) {
+			if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)
+				return;
+			die(c);
+			return;
+		}
+		c->head = q->next;
+		if (c->head == NULL)
+			c->tail = &c->head;
+		c->queued--;
+		close_all(q->fds, q->fd_n);
+		explicit_bzero(q->bytes, q->n);
+		free(q);
+	}
+	watch_set(&c->watch, EPOLLIN);
+}
+
+static void on_event(struct watch *w, uint32_t events)
+{
+	struct ipc *c = (struct ipc *)((char *)w - offsetof(struct ipc, watch));
+
+	if (events & EPOLLOUT)
+		flush(c);
+	if (!c->dead && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+		for (int i = 0; i < IPC_BATCH && receive(c) == 1; i++)
+			;
+}
+
+struct ipc *ipc_new(struct loop *l, int fd, enum role self, enum role peer, ipc_fn *fn, void *arg)
+{
+	struct ipc *c = must_calloc(1, sizeof(*c));
+
+	c->loop = l;
+	c->fd = fd;
+	c->self = self;
+	c->peer = peer;
+	c->fn = fn;
+	c->arg = arg;
+	c->tail = &c->head;
+	watch_start(l, &c->watch, fd, EPOLLIN, on_event);
+	return c;
+}
+
+void *ipc_arg(const struct ipc *c) { return c->arg; }
+enum role ipc_peer(const struct ipc *c) { return c->peer; }
+bool ipc_dead(const struct ipc *c) { return c->dead; }
+size_t ipc_queued(const struct ipc *c) { return c->queued; }
+
+static void die_later(void *arg)
+{
+	struct ipc *c = arg;
+
+	if (!c->free_asked && c->fn != NULL)
+		c->fn(c, NULL);
+}
+
+bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const void *p2, size_t n2, const int *fds, unsigned fd_n)
+{
+	struct ipc_hdr h = { .type = (uint16_t)type, .generation = generation, .id = id };
+	struct iovec iov[3] = { { &h, sizeof(h) }, { (void *)p, n }, { (void *)p2, n2 } };
+	struct queued *q;
+
+	MUST(allowed(h.type, c->self, c->peer, n + n2, fd_n));
+	if (c->dead)
+		return false;
+	if (c->head == NULL) {
+		if (send_now(c, iov, 3, fds, fd_n) >= 0)
+			return true;
+		if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
+			/* the owner hears of it through its callback, not in the middle of what it is doing */
+			shut(c);
+			loop_defer(c->loop, die_later, c);
+			return false;
+		}
+	}
+	if (c->queued >= IPC_QUEUE_MAX)
+		return false;
+	q = must_malloc(sizeof(*q) + sizeof(h) + n + n2);
+	q->next = NULL;
+	q->n = sizeof(h) + n + n2;
+	memcpy(q->bytes, &h, sizeof(h));
+	if (n)
+		memcpy(q->bytes + sizeof(h), p, n);
+	if (n2)
+		memcpy(q->bytes + sizeof(h) + n, p2, n2);
+	q->fd_n = fd_n;
+	for (unsigned i = 0; i < fd_n; i++) {
+		q->fds[i] = dup(fds[i]);
+		MUST(q->fds[i] >= 0);
+	}
+	*c->tail = q;
+	c->tail = &q->next;
+	c->queued++;
+	watch_set(&c->watch, EPOLLIN | EPOLLOUT);
+	return true;
+}
+
+bool ipc_send(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const int *fds, unsigned fd_n)
+{
+	return ipc_send2(c, type, generation, id, p, n, NULL, 0, fds, fd_n);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_SYS_IPC_H
+#define SP_SYS_IPC_H
+/*
+ * Links between roles: SOCK_SEQPACKET, one message each time: header, payload, descriptors. What may be sent by whom is
+ * msg.def; a message that breaks a row ends the link (fail closed), and so does a queue over its limit.
+ */
+#include "../msg.h"
+#include <stddef.h>
+
+#include "loop.h"
+
+#define IPC_FDS_MAX 10
+#define IPC_PAYLOAD_MAX 16500
+struct ipc_msg {
+	uint16_t type;
+	uint32_t generation;
+	uint64_t id;         /* pairs an answer with its question; 0 otherwise */
+	const uint8_t *data; /* valid during the callback */
+	size_t len;
+	int fds[IPC_FDS_MAX]; /* owned by the receiver of the callback: set to -1 what is kept; the rest is closed */
+	unsigned fd_n;
+};
+struct ipc;
+/* m == NULL: the link is dead (peer closed, or broke a rule; the socket is closed already; ipc_free is still due). */
+typedef void ipc_fn(struct ipc *c, const struct ipc_msg *m);
+
+/* Takes fd. self/peer: the roles at both ends (rules are checked in both directions). arg: the owner's. */
+struct ipc *ipc_new(struct loop *l, int fd, enum role self, enum role peer, ipc_fn *fn, void *arg);
+void ipc_free(struct ipc *c); /* closes; safe from within its own callback */
+void *ipc_arg(const struct ipc *c);
+enum role ipc_peer(const struct ipc *c);
+/* Sends or queues; descriptors are duplicated by the kernel, the caller keeps its own. False: the link is dead or its
+ * queue (256 messages) full. Asserts that msg.def allows it. */
+bool ipc_send(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const int *fds, unsigned fd_n);
+/* As ipc_send with payload in two parts (struct, then bytes). */
+bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const void *p2, size_t n2, const int *fds, unsigned fd_n);
+bool ipc_dead(const struct ipc *c);
+size_t ipc_queued(const struct ipc *c);
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_FILTER_SCRUB_H
+#define SP_FILTER_SCRUB_H
+/*
+ * Overwrites secret values in a byte stream by filler of the same length ('*'), across every split. Holds back only
+ * the longest suffix that is a prefix of a pattern.
+ */
+#include "../../common/base/buf.h"
+
+struct scrub_set;  /* the values of one sandbox; immutable once built; values are copied and wiped on free */
+struct scrub_set *scrub_set_new(const struct str *values, size_t n);
+void scrub_set_free(struct scrub_set *s);
+size_t scrub_set_max(const struct scrub_set *s); /* longest pattern */
+
+struct scrub {
+	const struct scrub_set *set; /* borrowed */
+	struct buf held;             /* bytes not yet released */
+	uint64_t hits;
+};
+void scrub_init(struct scrub *s, const struct scrub_set *set);
+void scrub_fini(struct scrub *s);
+/* Appends to out what can be released of (held + in). */
+void scrub_feed(struct scrub *s, const uint8_t *in, size_t n, struct buf *out);
+/* End of stream: releases what is held. */
+void scrub_end(struct scrub *s, struct buf *out);
+/* Whole value at once, in place (header values). Returns the number of overwritten matches. */
+size_t scrub_inplace(const struct scrub_set *set, char *p, size_t n);
+#endif

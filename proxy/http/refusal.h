@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_HTTP_REFUSAL_H
+#define SP_HTTP_REFUSAL_H
+/* The answer to a refused request, one builder for every code and client (git, JSON-RPC come with later issues). */
+#include "head.h"
+
+enum refusal_code {
+	REFUSAL_NONE = 0,
+#define REFUSAL(id, text, status, proxy_error) REFUSAL_##id,
+#include "refusal.def"
+#undef REFUSAL
+};
+/* "policy_denied" and so on; status; the error type of RFC 9209 for Proxy-Status. */
+const char *refusal_text(enum refusal_code c);
+uint16_t refusal_status(enum refusal_code c);
+const char *refusal_proxy_error(enum refusal_code c);
+
+struct refusal {
+	enum refusal_code code;
+	uint16_t status;       /* 0 = the code's own */
+	struct str reason;     /* one sentence, for the client */
+	struct str host, method, path; /* as far as known */
+	struct str rule;       /* id or STR_NONE */
+	const char *const *allowed; /* methods that would pass here, NULL-terminated, or NULL */
+	const char *retry;     /* "no", "after", "ask" */
+	struct str hint;
+	struct str request_id;
+	uint32_t retry_after_s; /* 0 = none */
+	bool is_git;           /* User-Agent git/…: two lines of text/plain */
+	bool is_head;
+	bool close;            /* say Connection: close */
+};
+/* Appends a whole HTTP/1.1 response (head and body; no body bytes after the head for is_head). */
+void refusal_write_h1(struct buf *out, const struct refusal *r);
+#endif
