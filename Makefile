@@ -1,0 +1,130 @@
+# Sallyport. `make` builds everything into bin/; `make check` tests it; `make demo` shows it. See README.md.
+# One Makefile, no recursion: a folder is a program.
+VARIANT ?= release
+PREFIX ?= /usr/local
+DESTDIR ?=
+VERSION := 0.1.0
+
+B := build/$(VARIANT)
+BIN := $(if $(filter release,$(VARIANT)),bin,$(B)/bin)
+CC_fuzz := clang
+CC := $(if $(CC_$(VARIANT)),$(CC_$(VARIANT)),$(if $(filter default,$(origin CC)),gcc,$(CC)))
+WERROR ?= -Werror
+PKGS := openssl libcares libpcre2-8 yaml-0.1 libseccomp jansson libnghttp2
+MISSING := $(shell pkg-config --exists $(PKGS) 2>/dev/null && test -f /usr/include/lmdb.h -a -f /usr/include/cmocka.h || echo yes)
+
+OPT_release := -O2 -g -flto=auto -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+OPT_debug := -O0 -g3
+OPT_san := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DSP_SANITIZED
+OPT_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -DSP_SANITIZED
+OPT_cov := -O0 -g --coverage
+CFLAGS_ALL := -std=gnu17 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -I. $(OPT_$(VARIANT)) -Wall -Wextra $(WERROR) -Wshadow -Wstrict-prototypes \
+	-Wmissing-prototypes -Wpointer-arith -Wvla -fstack-protector-strong -fPIE $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(CFLAGS)
+LDFLAGS_ALL := $(OPT_$(VARIANT)) -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
+LIBS_COMMON := $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson 2>/dev/null) -Wl,-Bstatic -llmdb -Wl,-Bdynamic -Wl,--wrap=open -lpthread
+
+obj = $(patsubst %.c,$(B)/%.o,$(1))
+src = $(wildcard $(addsuffix /*.c,$(1)))
+
+COMMON_SRC := $(call src,common common/base common/sys common/conf common/policy)
+HTTP_SRC := $(call src,proxy/http proxy/filter)
+POLICY_LIB_SRC := $(filter-out policy-compiler/main.c,$(call src,policy-compiler))
+CHECKER_SRC := $(call src,proxy/checker)
+PROXY_SRC := proxy/main.c $(HTTP_SRC) $(call src,proxy/supervisor proxy/worker proxy/exchange proxy/dialer proxy/audit) $(CHECKER_SRC)
+SECRETS_SRC := $(call src,proxy/secrets)
+CA_SRC := $(call src,ca)
+SANDBOX_SRC := $(call src,sandbox-launcher)
+SELFTEST_SRC := $(wildcard proxy/selftest.c)
+
+PROGRAMS := sallyport sallyport-proxy sallyport-secrets sallyport-ca sallyport-policy sallyport-sandbox
+UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
+FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*_fuzz.c))
+REPLAY := $(addprefix $(B)/replay/,$(FUZZ))
+
+ifeq ($(MISSING),yes)
+ifneq ($(filter-out deps clean install,$(or $(MAKECMDGOALS),all)),)
+$(info sallyport: development packages are missing: running `make deps` first)
+DEPS_OUT := $(shell bash tests/deps.sh >&2 && echo done)
+endif
+endif
+
+.PHONY: all deps check demo install bench fuzz lint clean tests roles-test
+all: $(addprefix $(BIN)/,$(PROGRAMS)) $(if $(SELFTEST_SRC),$(B)/sallyport-proxy-selftest)
+
+deps:
+	bash tests/deps.sh
+
+$(B)/%.o: %.c
+	@mkdir -p $(dir $@)
+	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+$(B)/libcommon.a: $(call obj,$(COMMON_SRC))
+	@rm -f $@
+	$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $^
+
+link = @mkdir -p $(dir $@)
+define program
+$(BIN)/$(1): $$(call obj,$(2)) $(B)/libcommon.a
+	@mkdir -p $$(dir $$@)
+	$$(CC) $$(LDFLAGS_ALL) -o $$@ $$(call obj,$(2)) $(B)/libcommon.a $$(LIBS_COMMON) $(3)
+endef
+$(eval $(call program,sallyport,$(call src,cli),))
+$(eval $(call program,sallyport-proxy,$(PROXY_SRC),-lcares))
+$(eval $(call program,sallyport-secrets,$(SECRETS_SRC),-lcurl))
+$(eval $(call program,sallyport-ca,$(CA_SRC),))
+$(eval $(call program,sallyport-policy,policy-compiler/main.c $(POLICY_LIB_SRC) $(CHECKER_SRC),))
+$(eval $(call program,sallyport-sandbox,$(SANDBOX_SRC),))
+
+$(B)/sallyport-proxy-selftest: $(call obj,$(SELFTEST_SRC)) $(B)/libcommon.a
+	$(CC) $(LDFLAGS_ALL) -o $@ $(call obj,$(SELFTEST_SRC)) $(B)/libcommon.a $(LIBS_COMMON)
+
+# Unit tests link everything but the mains.
+TESTLIB_SRC := $(HTTP_SRC) $(POLICY_LIB_SRC) $(CHECKER_SRC) $(call src,proxy/supervisor proxy/worker proxy/exchange proxy/dialer proxy/audit) $(filter-out proxy/secrets/main.c,$(SECRETS_SRC)) \
+	$(filter-out ca/main.c,$(CA_SRC)) $(filter-out sandbox-launcher/main.c,$(SANDBOX_SRC))
+$(B)/libtest.a: $(call obj,$(TESTLIB_SRC))
+	@rm -f $@
+	$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $^
+$(B)/tests/%: $(B)/tests/unit/%.o $(B)/libtest.a $(B)/libcommon.a
+	@mkdir -p $(dir $@)
+	$(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -lcurl -lcmocka
+$(B)/replay/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(B)/libtest.a $(B)/libcommon.a
+	@mkdir -p $(dir $@)
+	$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -lcurl
+.SECONDARY:
+
+tests: $(UNIT) $(REPLAY)
+
+check: all tests
+	VARIANT=$(VARIANT) BIN=$(abspath $(BIN)) BUILD=$(abspath $(B)) bash tests/run.sh
+
+demo: all
+	BIN=$(abspath $(BIN)) bash tests/e2e/demo.sh
+
+bench: all
+	BIN=$(abspath $(BIN)) bash tests/bench/run.sh
+
+# Long fuzzing: make fuzz [FUZZ_SECONDS=600] [FUZZ_TARGET=h1_head_fuzz]
+FUZZ_SECONDS ?= 60
+FUZZ_TARGET ?= $(FUZZ)
+fuzz:
+	$(MAKE) VARIANT=fuzz $(addprefix build/fuzz/fuzzers/,$(FUZZ_TARGET))
+	@set -e; for f in $(FUZZ_TARGET); do mkdir -p build/fuzz/corpus/$$f tests/fuzz/corpus/$${f%_fuzz}; \
+		build/fuzz/fuzzers/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 build/fuzz/corpus/$$f tests/fuzz/corpus/$${f%_fuzz}; done
+$(B)/fuzzers/%: $(B)/tests/fuzz/%.o $(B)/libtest.a $(B)/libcommon.a
+	@mkdir -p $(dir $@)
+	$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -lcurl
+
+lint:
+	bash tests/lint/run.sh
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man8 \
+		$(DESTDIR)$(PREFIX)/share/sallyport/policies
+	install -m 755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin/
+	for s in 1 5 8; do for f in docs/man/*.$$s; do [ -e $$f ] && install -m 644 $$f $(DESTDIR)$(PREFIX)/share/man/man$$s/ || true; done; done
+	for f in configs/policies/*.yaml; do [ -e $$f ] && install -m 644 $$f $(DESTDIR)$(PREFIX)/share/sallyport/policies/ || true; done
+
+clean:
+	rm -rf build bin
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
