@@ -41,7 +41,7 @@ struct h1_body {
 void h1_body_init(struct h1_body *b, enum http_framing framing, uint64_t content_length);
 /*
  * Takes bytes from in[0..n). Returns how many were consumed, -1 on a framing error (*fault). At most one run of content
- * is delivered per call: *data/*data_len point into `in` (len 0: none). Call again while it consumes. Sets b->done at the
+ * is delivered per call: *data and *data_len point into `in` (len 0: none). Call again while it consumes. Sets b->done at the
  * end; bytes after it are not consumed. Trailer fields are validated and dropped.
  */
 long h1_body_feed(struct h1_body *b, const uint8_t *in, size_t n, const uint8_t **data, size_t *data_len, struct http_fault *fault);

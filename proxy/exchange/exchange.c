@@ -1,0 +1,752 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "exchange.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../common/base/must.h"
+#include "../../common/sys/clock.h"
+#include "inject.h"
+
+enum { X_NEW = 0, X_SECRETS, X_UPSTREAM, X_SENDING, X_OVER };
+
+#define INTERIM_MAX 10 /* 1xx responses before the final one */
+#define SECRET_WAIT_REASON "the credential for this destination could not be had; the operator sees why in the gateway's log"
+
+struct exchange *exchange_new(struct loop *l, const struct exchange_host *host, void *host_arg, struct client_half *client, const struct exchange_ident *ident,
+	const struct table *table, uint32_t generation, const char request_id[33])
+{
+	struct exchange *x = must_malloc(sizeof(*x));
+
+	/* the field array is large and written before it is read: everything else is zeroed */
+	memset(x, 0, offsetof(struct exchange, req));
+	memset((char *)&x->req, 0, offsetof(struct http_request, fields));
+	x->req.fields.n = 0;
+	memset(&x->req.framing, 0, sizeof(x->req) - offsetof(struct http_request, framing));
+	memset(x->request_id, 0, sizeof(*x) - offsetof(struct exchange, request_id));
+	x->loop = l;
+	x->host = host;
+	x->host_arg = host_arg;
+	x->client = client;
+	x->ident = ident;
+	x->table = table;
+	x->generation = generation;
+	x->slot = INFLIGHT_NO_SLOT;
+	x->start_ms = clock_wall_ms();
+	x->start_us = clock_mono_us();
+	memcpy(x->request_id, request_id, 33);
+	return x;
+}
+
+static void free_deferred(void *arg)
+{
+	struct exchange *x = arg;
+
+	arena_fini(&x->arena);
+	if (x->scrub_on)
+		scrub_fini(&x->scrub);
+	buf_fini_secret(&x->scrubbed);
+	free(x);
+}
+
+static void leave_upstream(struct exchange *x, bool reusable)
+{
+	struct upstream_half *u = x->up;
+
+	if (x->waiting_upstream) {
+		x->waiting_upstream = false;
+		x->host->upstream_cancel(x->host_arg, x);
+	}
+	if (u == NULL)
+		return;
+	x->up = NULL;
+	u->x = NULL;
+	u->ops->leave(u, reusable);
+}
+
+static void write_record(struct exchange *x)
+{
+	struct buf b = { 0 };
+	const struct exchange_ident *id = x->ident;
+
+	if (x->recorded)
+		return;
+	x->recorded = true;
+	record_s(&b, REC_KIND, STR("request"));
+	record_s(&b, REC_DECISION, x->decision.verdict == VERDICT_ALLOW ? STR("allow") : STR("deny"));
+	record_s(&b, REC_REQUEST_ID, str_of(x->request_id));
+	record_u(&b, REC_TIME_MS, x->start_ms);
+	record_u(&b, REC_DURATION_MS, (clock_mono_us() - x->start_us) / 1000);
+	if (x->code != REFUSAL_NONE)
+		record_s(&b, REC_CODE, str_of(refusal_text(x->code)));
+	record_s(&b, REC_REASON, str_of(x->reason));
+	record_s(&b, REC_METHOD, x->req.method);
+	if (x->scheme != SCHEME_NONE)
+		record_s(&b, REC_SCHEME, x->scheme == SCHEME_HTTP ? STR("http") : STR("https"));
+	if (x->chost.len > 0)
+		record_s(&b, REC_HOST, str_mk(x->chost.text, x->chost.len));
+	else if (id != NULL && id->known)
+		record_s(&b, REC_HOST, str_mk(id->host.text, id->host.len));
+	if (x->port)
+		record_u(&b, REC_PORT, x->port);
+	record_s(&b, REC_PATH, x->path_record.n ? x->path_record : x->req.path);
+	if (x->req.has_query)
+		record_s(&b, REC_QUERY, inject_redact_query(&x->arena, x->req.query, x->has_dest && x->dest.log_query));
+	if (x->status)
+		record_u(&b, REC_STATUS, x->status);
+	if (x->req.version != HTTP_V_NONE)
+		record_s(&b, REC_CLIENT_PROTOCOL, x->req.version == HTTP_V_1_0 ? STR("HTTP/1.0") : STR("HTTP/1.1"));
+	if (x->upf.ip[0]) {
+		record_s(&b, REC_UPSTREAM_PROTOCOL, STR("HTTP/1.1"));
+		record_s(&b, REC_UPSTREAM_IP, str_of(x->upf.ip));
+	}
+	record_s(&b, REC_RULE, x->decision.rule);
+	record_s(&b, REC_SOURCE, x->decision.source);
+	for (unsigned i = 0; i < x->secret_n; i++)
+		record_s(&b, REC_SECRET, x->secret_names[i]);
+	record_u(&b, REC_BYTES_IN, x->content_in);
+	record_u(&b, REC_BYTES_OUT, x->content_out);
+	if (id != NULL && id->tls_version != NULL) {
+		record_s(&b, REC_TLS_VERSION, str_of(id->tls_version));
+		record_s(&b, REC_TLS_CIPHER, str_of(id->tls_cipher));
+		record_s(&b, REC_SNI, str_of(id->sni));
+	}
+	record_s(&b, REC_CERT_ISSUER, str_of(x->upf.issuer));
+	record_s(&b, REC_CERT_SHA256, str_of(x->upf.cert_sha256));
+	if (x->upf.dns_us)
+		record_u(&b, REC_T_DNS_US, x->upf.dns_us);
+	if (x->upf.connect_us)
+		record_u(&b, REC_T_CONNECT_US, x->upf.connect_us);
+	if (x->upf.tls_us)
+		record_u(&b, REC_T_TLS_US, x->upf.tls_us);
+	if (x->secret_us)
+		record_u(&b, REC_T_SECRET_US, x->secret_us);
+	if (x->first_byte_us)
+		record_u(&b, REC_T_FIRST_BYTE_US, x->first_byte_us);
+	if (x->scrub_hits + (x->scrub_on ? x->scrub.hits : 0))
+		record_u(&b, REC_SCRUBBED, x->scrub_hits + (x->scrub_on ? x->scrub.hits : 0));
+	record_s(&b, REC_IDENTITY, STR("listener"));
+	x->host->record(x->host_arg, x, &b);
+	buf_fini(&b);
+}
+
+/* The end of every exchange, once. The record is handed over before the client can see the last octet. */
+static void finish(struct exchange *x, bool reusable)
+{
+	struct client_half *c = x->client;
+
+	if (x->finished)
+		return;
+	x->finished = true;
+	x->state = X_OVER;
+	leave_upstream(x, x->upstream_reusable);
+	write_record(x);
+	if (x->scrub_ref != NULL)
+		x->host->scrub_done(x->host_arg, x->scrub_ref);
+	x->scrub_ref = NULL;
+	x->client = NULL;
+	x->ident = NULL;
+	if (c != NULL)
+		c->ops->done(c, reusable && !x->client_must_close);
+	loop_defer(x->loop, free_deferred, x);
+}
+
+static bool is_git(struct exchange *x)
+{
+	struct http_field *ua = http_fields_find(&x->req.fields, HF_USER_AGENT);
+
+	return ua != NULL && str_starts(ua->value, STR("git/"));
+}
+
+static const char *hint_for(enum refusal_code c)
+{
+	switch (c) {
+	case REFUSAL_POLICY_DENIED:
+		return "this sandbox's policy does not allow the request; do not look for another way, ask the person who runs the sandbox";
+	case REFUSAL_DESTINATION_DENIED:
+		return "this sandbox may not reach that destination; ask the person who runs the sandbox";
+	case REFUSAL_MALFORMED_REQUEST:
+	case REFUSAL_IDENTITY_MISMATCH:
+		return "the request has no one clear meaning; send it in plain form";
+	default:
+		return "";
+	}
+}
+
+static void refuse_with(struct exchange *x, enum refusal_code code, uint16_t status, const char *text)
+{
+	const char *methods[DECIDE_METHODS_MAX + 1];
+	struct refusal r = { .code = code, .status = status };
+	unsigned n = 0;
+	bool keep;
+
+	x->code = code;
+	if (x->reason[0] == 0)
+		snprintf(x->reason, sizeof(x->reason), "%s", text);
+	if (code != REFUSAL_CLIENT_CLOSED && x->decision.verdict == VERDICT_ALLOW && refusal_status(code) < 500)
+		x->decision.verdict = VERDICT_DENY;
+	if (x->response_started) {
+		x->client->ops->reset(x->client);
+		finish(x, false);
+		return;
+	}
+	for (unsigned i = 0; i < x->decision.allowed_n && i < DECIDE_METHODS_MAX; i++)
+		methods[n++] = arena_strz(&x->arena, x->decision.allowed[i]);
+	methods[n] = NULL;
+	r.reason = str_of(text);
+	r.host = str_mk(x->chost.text, x->chost.len);
+	r.method = x->req.method;
+	r.path = x->path_record.n ? x->path_record : x->req.path;
+	r.rule = x->decision.rule;
+	r.allowed = methods;
+	r.retry = refusal_status(code) >= 500 || code == REFUSAL_LIMIT_EXCEEDED ? "after" : "no";
+	r.hint = str_of(hint_for(code));
+	r.request_id = str_of(x->request_id);
+	r.is_git = is_git(x);
+	x->status = status ? status : refusal_status(code);
+	keep = x->request_ended && x->req.keep_alive && !x->client_must_close && code != REFUSAL_MALFORMED_REQUEST && code != REFUSAL_IDENTITY_MISMATCH && code != REFUSAL_TOO_LARGE;
+	r.close = !keep;
+	write_record(x); /* before the answer: who has read it can find the record */
+	x->client->ops->refuse(x->client, &r);
+	finish(x, keep);
+}
+
+void exchange_refuse(struct exchange *x, enum refusal_code code, const char *text) { refuse_with(x, code, 0, text); }
+
+void exchange_malformed(struct exchange *x, const struct http_fault *f)
+{
+	char text[200];
+	enum refusal_code code = strcmp(f->code, "too_large") == 0 ? REFUSAL_TOO_LARGE : REFUSAL_MALFORMED_REQUEST;
+
+	snprintf(text, sizeof(text), "the request is refused as %s: %s", code == REFUSAL_TOO_LARGE ? "too large" : "malformed", f->reason);
+	snprintf(x->reason, sizeof(x->reason), "%s", f->reason);
+	x->client_must_close = true;
+	if (x->slot == INFLIGHT_NO_SLOT) {
+		enum refusal_code why;
+
+		if (!x->host->begin(x->host_arg, x, &why)) {
+			exchange_refuse(x, why, "requests cannot be recorded at the moment, so none is let through");
+			return;
+		}
+	}
+	refuse_with(x, code, f->status, text);
+}
+
+static void malformed(struct exchange *x, const char *reason)
+{
+	struct http_fault f = { 400, "malformed_request", reason };
+
+	exchange_malformed(x, &f);
+}
+
+/* One name for host and port from the target, Host and what the connection already is (architecture: identity). */
+bool exchange_identify(struct exchange *x)
+{
+	const struct exchange_ident *id = x->ident;
+	struct http_request *r = &x->req;
+	struct canon_host h;
+	uint16_t port, hport;
+	const char *reason;
+
+	x->scheme = id->known ? id->scheme : SCHEME_HTTP;
+	hport = x->scheme == SCHEME_HTTPS ? 443 : 80;
+	if (r->form == HTTP_TARGET_AUTHORITY) { /* CONNECT */
+		x->scheme = SCHEME_HTTPS;
+		if (!canon_authority(r->authority, 0, &x->chost, &x->port, &reason)) {
+			malformed(x, reason);
+			return false;
+		}
+		if (r->host_field.p != NULL && (!canon_authority(r->host_field, x->port, &h, &port, &reason) || strcmp(h.text, x->chost.text) != 0)) {
+			malformed(x, "host_mismatch");
+			return false;
+		}
+		return true;
+	}
+	if (r->form == HTTP_TARGET_ABSOLUTE) {
+		if (id->known || !id->explicit_proxy) {
+			/* inside TLS or on a transparent connection: allowed by RFC 9112 3.2.2 if it says the same */
+			if (str_eq(r->scheme, STR("https")) != (x->scheme == SCHEME_HTTPS)) {
+				malformed(x, "scheme");
+				return false;
+			}
+		} else if (!str_eq(r->scheme, STR("http"))) {
+			malformed(x, "scheme");
+			return false;
+		}
+		if (!canon_authority(r->authority, hport, &x->chost, &x->port, &reason)) {
+			malformed(x, reason);
+			return false;
+		}
+		if (r->host_field.p == NULL ? r->version == HTTP_V_1_1 : (!canon_authority(r->host_field, hport, &h, &port, &reason) || strcmp(h.text, x->chost.text) != 0 || port != x->port)) {
+			malformed(x, "host_mismatch");
+			return false;
+		}
+	} else {
+		if (id->explicit_proxy && !id->known) {
+			malformed(x, "origin_form");
+			return false;
+		}
+		if (r->host_field.p == NULL) {
+			if (r->version == HTTP_V_1_1 || !id->known) {
+				malformed(x, "no_host");
+				return false;
+			}
+			x->chost = id->host;
+			x->port = id->port;
+		} else {
+			if (!canon_authority(r->host_field, id->known ? (id->port == 443 || id->port == 80 ? id->port : hport) : hport, &x->chost, &x->port, &reason)) {
+				malformed(x, reason);
+				return false;
+			}
+			/* Host without a port on a tunnel to another port: clients leave it out only when it is the default; take the tunnel's */
+			if (memchr(r->host_field.p, ':', r->host_field.n) == NULL && id->known)
+				x->port = id->port;
+		}
+	}
+	if (id->known) {
+		if (strcmp(x->chost.text, id->host.text) != 0 || x->port != id->port) {
+			struct buf b = { 0 };
+
+			snprintf(x->reason, sizeof(x->reason), "host_mismatch");
+			record_s(&b, REC_KIND, STR("finding"));
+			record_s(&b, REC_CODE, STR("identity_mismatch"));
+			record_s(&b, REC_HOST, str_mk(id->host.text, id->host.len));
+			record_u(&b, REC_PORT, id->port);
+			record_s(&b, REC_MESSAGE, STR("Host differs from the name that the connection was made for"));
+			record_s(&b, REC_REQUEST_ID, str_of(x->request_id));
+			record_u(&b, REC_TIME_MS, x->start_ms);
+			x->host->event(x->host_arg, &b);
+			buf_fini(&b);
+			x->client_must_close = true;
+			exchange_refuse(x, REFUSAL_IDENTITY_MISMATCH, "the request names another host than the connection it came on");
+			return false;
+		}
+	} else if (!id->explicit_proxy && x->port != id->transparent_port) {
+		malformed(x, "host_port");
+		return false;
+	}
+	return true;
+}
+
+static bool canonical_path(struct exchange *x)
+{
+	struct http_request *r = &x->req;
+	const char *reason;
+	struct str wire;
+
+	if (r->form == HTTP_TARGET_ASTERISK) {
+		x->path_match = x->path_record = x->target_wire = STR("*");
+		return true;
+	}
+	if (!canon_path(&x->arena, r->path, x->has_dest ? &x->dest.paths : &(struct canon_path_opts){ 0 }, &wire, &x->path_match, &reason)) {
+		malformed(x, reason);
+		return false;
+	}
+	x->path_record = wire;
+	x->target_wire = wire;
+	if (r->has_query) {
+		char *t;
+
+		if (!canon_query(r->query, x->has_dest && x->dest.paths.raw, &reason)) {
+			malformed(x, reason);
+			return false;
+		}
+		t = arena_alloc(&x->arena, wire.n + 1 + r->query.n);
+		memcpy(t, wire.p, wire.n);
+		t[wire.n] = '?';
+		if (r->query.n)
+			memcpy(t + wire.n + 1, r->query.p, r->query.n);
+		x->target_wire = str_mk(t, wire.n + 1 + r->query.n);
+	}
+	return true;
+}
+
+static void refuse_decision(struct exchange *x)
+{
+	char text[400];
+
+	switch (x->decision.why) {
+	case DECIDE_NO_DESTINATION:
+		snprintf(text, sizeof(text), "no destination of this sandbox's policy is %s on port %u", x->chost.text, x->port);
+		exchange_refuse(x, REFUSAL_DESTINATION_DENIED, text);
+		return;
+	case DECIDE_DENY_RULE:
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, "a deny rule of this sandbox's policy covers the request");
+		return;
+	case DECIDE_CONTENT:
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, "the rule that would allow the request does not allow it to carry content");
+		return;
+	case DECIDE_DAMAGED:
+		exchange_refuse(x, REFUSAL_NO_POLICY, "the policy in force could not be read");
+		return;
+	default:
+		snprintf(text, sizeof(text), "no rule of this sandbox's policy allows %.*s on this path", (int)(x->req.method.n > 32 ? 32 : x->req.method.n), x->req.method.p);
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, text);
+		return;
+	}
+}
+
+static void go_secrets(struct exchange *x);
+
+void exchange_start(struct exchange *x)
+{
+	struct facts f = { 0 };
+	struct http_fault fault;
+	enum refusal_code why;
+	int found;
+
+	x->request_ended = x->req.framing == HTTP_BODY_NONE;
+	if (!x->host->begin(x->host_arg, x, &why)) {
+		exchange_refuse(x, why, "requests cannot be recorded at the moment, so none is let through");
+		return;
+	}
+	if (!exchange_identify(x))
+		return;
+	if (x->req.form == HTTP_TARGET_AUTHORITY) {
+		malformed(x, "nested_connect");
+		return;
+	}
+	found = table_find(x->table, x->scheme, str_mk(x->chost.text, x->chost.len), x->port, &x->dest);
+	if (found < 0) {
+		exchange_refuse(x, REFUSAL_NO_POLICY, "the policy in force could not be read");
+		return;
+	}
+	x->has_dest = found == 1;
+	if (!canonical_path(x))
+		return;
+	if (!http_request_strip(&x->req, &fault)) {
+		exchange_malformed(x, &fault);
+		return;
+	}
+	f.scheme = x->scheme;
+	f.host = str_mk(x->chost.text, x->chost.len);
+	f.port = x->port;
+	f.method = x->req.upgrade_websocket ? STR("WEBSOCKET") : x->req.method;
+	f.path = x->path_match;
+	f.query = x->req.query;
+	f.has_query = x->req.has_query;
+	f.has_content = x->req.framing == HTTP_BODY_CHUNKED || (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > 0);
+	decide(x->table, x->has_dest ? &x->dest : NULL, &f, &x->decision);
+	if (x->decision.verdict != VERDICT_ALLOW) {
+		refuse_decision(x);
+		return;
+	}
+	if (str_eq(x->req.method, STR("TRACE"))) { /* would echo what is injected (RFC 9110 9.3.8) */
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, "TRACE is never forwarded");
+		return;
+	}
+	if (x->req.upgrade_websocket) {
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, "WebSocket is not supported by this version of the gateway");
+		return;
+	}
+	x->state = X_SECRETS;
+	go_secrets(x);
+}
+
+static void ask_upstream(struct exchange *x)
+{
+	struct upstream_want w = { .dest = &x->dest, .scheme = x->scheme, .host = str_mk(x->chost.text, x->chost.len), .port = x->port, .fresh = x->retried };
+
+	x->state = X_UPSTREAM;
+	x->waiting_upstream = true;
+	x->host->upstream(x->host_arg, x, &w);
+}
+
+/* All credentials of the destination, or none: a request never goes out with only some of them. */
+static void go_secrets(struct exchange *x)
+{
+	struct inject in;
+	struct str value, cause;
+	unsigned n = x->dest.has_inject ? dest_inject_count(&x->dest) : 0;
+	bool wait = false;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!dest_inject(&x->dest, i, &in)) {
+			exchange_refuse(x, REFUSAL_NO_POLICY, "the policy in force could not be read");
+			return;
+		}
+		switch (x->host->secret(x->host_arg, x, &x->dest, &in, &value, &cause)) {
+		case SECRET_READY:
+			break;
+		case SECRET_WAIT:
+			wait = true;
+			break;
+		default:
+			snprintf(x->reason, sizeof(x->reason), "%.*s: %.*s", (int)in.secret_name.n, in.secret_name.p, (int)cause.n, cause.p);
+			exchange_refuse(x, REFUSAL_CREDENTIAL_UNAVAILABLE, SECRET_WAIT_REASON);
+			return;
+		}
+	}
+	if (wait)
+		return;
+	if (n > 0)
+		x->secret_us = clock_mono_us() - x->start_us;
+	ask_upstream(x);
+}
+
+void exchange_secrets_changed(struct exchange *x)
+{
+	if (x->state == X_SECRETS && !x->finished)
+		go_secrets(x);
+}
+
+/* Puts the credentials into the head. Values are only looked up now, so that none lies around while a connection is made. */
+static enum secret_state inject_all(struct exchange *x)
+{
+	enum secret_state s;
+	unsigned n = x->dest.has_inject ? dest_inject_count(&x->dest) : 0;
+	struct inject in;
+	struct str value, cause;
+
+	if (n == 0)
+		return SECRET_READY;
+	inject_prepare(&x->req);
+	x->secret_n = 0;
+	for (unsigned i = 0; i < n; i++) {
+		if (!dest_inject(&x->dest, i, &in))
+			return SECRET_UNAVAILABLE;
+		s = x->host->secret(x->host_arg, x, &x->dest, &in, &value, &cause);
+		if (s != SECRET_READY)
+			return s;
+		if (!inject_apply(&x->arena, &x->req, &in, value))
+			return SECRET_UNAVAILABLE;
+		if (x->secret_n < sizeof(x->secret_names) / sizeof(x->secret_names[0]))
+			x->secret_names[x->secret_n++] = in.secret_name;
+	}
+	return SECRET_READY;
+}
+
+void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const struct upstream_facts *facts)
+{
+	char host[CANON_HOST_MAX + 16];
+	bool v6 = x->chost.ip.family == 6, def = x->port == (x->scheme == SCHEME_HTTPS ? 443 : 80);
+
+	x->waiting_upstream = false;
+	x->up = u;
+	u->x = x;
+	x->upf = *facts;
+	if (x->scrub_ref == NULL) {
+		x->scrub_ref = x->host->scrub(x->host_arg);
+		if (x->scrub_ref != NULL) {
+			scrub_init(&x->scrub, x->scrub_ref->set);
+			x->scrub_on = true;
+		}
+	}
+	switch (inject_all(x)) {
+	case SECRET_READY:
+		break;
+	case SECRET_WAIT: /* it expired while the connection was made: that one goes back untouched */
+		leave_upstream(x, true);
+		x->state = X_SECRETS;
+		return;
+	default:
+		exchange_refuse(x, REFUSAL_CREDENTIAL_UNAVAILABLE, SECRET_WAIT_REASON);
+		return;
+	}
+	x->state = X_SENDING;
+	snprintf(host, sizeof(host), v6 ? "[%s]" : "%s", x->chost.text);
+	if (!def)
+		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":%u", x->port);
+	u->ops->head(u, &x->req, str_of(host), x->target_wire, x->req.framing, x->req.content_length);
+	if (x->request_ended) {
+		u->ops->end(u);
+		return;
+	}
+	if (x->req.expect_continue)
+		x->client->ops->go_on(x->client);
+	x->client->ops->resume(x->client);
+}
+
+void exchange_upstream_failed(struct exchange *x, enum refusal_code code, const char *cause)
+{
+	char text[256];
+
+	x->waiting_upstream = false;
+	if (x->finished)
+		return;
+	switch (code) {
+	case REFUSAL_ADDRESS_DENIED:
+		snprintf(text, sizeof(text), "the name leads to an address that this sandbox may not reach");
+		break;
+	case REFUSAL_UPSTREAM_TLS:
+		snprintf(text, sizeof(text), "the upstream's TLS was not acceptable: %s", cause);
+		break;
+	default:
+		snprintf(text, sizeof(text), "the upstream could not be reached: %s", cause);
+		break;
+	}
+	snprintf(x->reason, sizeof(x->reason), "%s", cause);
+	exchange_refuse(x, code, text);
+}
+
+void exchange_discard(struct exchange *x)
+{
+	x->recorded = true;
+	x->client = NULL;
+	finish(x, false);
+}
+
+bool exchange_takes_data(const struct exchange *x)
+{
+	return x->state == X_SENDING && x->up != NULL && !x->request_ended && !x->up->ops->full(x->up);
+}
+
+void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
+{
+	x->content_in += n;
+	x->request_sent_any = true;
+	if (x->up != NULL)
+		x->up->ops->data(x->up, p, n);
+}
+
+void exchange_request_end(struct exchange *x)
+{
+	if (x->request_ended || x->finished)
+		return;
+	x->request_ended = true;
+	if (x->up != NULL)
+		x->up->ops->end(x->up);
+	if (x->response_ended)
+		finish(x, true);
+}
+
+void exchange_request_broken(struct exchange *x, const struct http_fault *f)
+{
+	if (x->finished)
+		return;
+	x->upstream_reusable = false;
+	x->client_must_close = true;
+	leave_upstream(x, false);
+	exchange_malformed(x, f);
+}
+
+void exchange_client_gone(struct exchange *x)
+{
+	if (x->finished)
+		return;
+	if (!x->response_ended) {
+		x->code = REFUSAL_CLIENT_CLOSED;
+		if (x->reason[0] == 0)
+			snprintf(x->reason, sizeof(x->reason), "the client closed the connection");
+	}
+	x->upstream_reusable = x->upstream_reusable && x->response_ended && x->request_ended;
+	x->client = NULL;
+	finish(x, false);
+}
+
+void exchange_client_drained(struct exchange *x)
+{
+	if (x->up != NULL && !x->finished)
+		x->up->ops->resume(x->up);
+}
+
+void exchange_upstream_drained(struct exchange *x)
+{
+	if (x->client != NULL && exchange_takes_data(x))
+		x->client->ops->resume(x->client);
+}
+
+bool exchange_response_full(const struct exchange *x) { return x->client != NULL && x->client->ops->full(x->client); }
+
+void exchange_scrub_head(struct exchange *x, uint8_t *p, size_t n)
+{
+	if (x->scrub_on)
+		x->scrub_hits += scrub_inplace(x->scrub_ref->set, (char *)p, n);
+}
+
+void exchange_response_head(struct exchange *x, struct http_response *r)
+{
+	enum http_framing framing = r->framing;
+
+	if (r->status < 200) {
+		if (r->status == 101 || ++x->interim > INTERIM_MAX) {
+			leave_upstream(x, false);
+			exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, r->status == 101 ? "the upstream switched protocols unasked" : "the upstream sent too many interim responses");
+		}
+		return; /* 100: the client was told already; 102, 103: allowed to be dropped */
+	}
+	http_response_strip(r);
+	x->first_byte_us = clock_mono_us() - x->start_us;
+	x->status = r->status;
+	x->resp_is_head = str_eq(x->req.method, STR("HEAD"));
+	if (!x->request_ended)
+		x->client_must_close = true; /* an early answer: what is left of the content will not be read */
+	/* a close-delimited response becomes chunked, unless the client is too old for that */
+	if (framing == HTTP_BODY_CLOSE && x->req.version == HTTP_V_1_1)
+		framing = HTTP_BODY_CHUNKED;
+	if (framing == HTTP_BODY_CHUNKED && x->req.version == HTTP_V_1_0)
+		framing = HTTP_BODY_CLOSE;
+	if (framing == HTTP_BODY_CLOSE)
+		x->client_must_close = true;
+	x->response_started = true;
+	r->keep_alive = !x->client_must_close && x->req.keep_alive;
+	x->client->ops->head(x->client, r, framing, r->content_length);
+}
+
+void exchange_response_data(struct exchange *x, const uint8_t *p, size_t n)
+{
+	if (x->finished || x->client == NULL)
+		return;
+	if (!x->scrub_on) {
+		x->content_out += n;
+		x->client->ops->data(x->client, p, n);
+		return;
+	}
+	scrub_feed(&x->scrub, p, n, &x->scrubbed);
+	if (buf_len(&x->scrubbed) > 0) {
+		x->content_out += buf_len(&x->scrubbed);
+		x->client->ops->data(x->client, buf_data(&x->scrubbed), buf_len(&x->scrubbed));
+		buf_clear(&x->scrubbed);
+	}
+}
+
+void exchange_response_end(struct exchange *x, bool reusable)
+{
+	if (x->finished || x->response_ended)
+		return;
+	if (x->scrub_on) {
+		scrub_end(&x->scrub, &x->scrubbed);
+		if (buf_len(&x->scrubbed) > 0) {
+			x->content_out += buf_len(&x->scrubbed);
+			x->client->ops->data(x->client, buf_data(&x->scrubbed), buf_len(&x->scrubbed));
+			buf_clear(&x->scrubbed);
+		}
+	}
+	x->response_ended = true;
+	/* A14: an upstream that answered before it had the whole request is not used again */
+	x->upstream_reusable = reusable && x->request_ended;
+	write_record(x);
+	x->client->ops->end(x->client);
+	finish(x, x->request_ended);
+}
+
+static bool may_retry(const struct exchange *x)
+{
+	static const char *const idempotent[] = { "GET", "HEAD", "OPTIONS", "PUT", "DELETE" };
+
+	/* RFC 9110 9.2.2: a reused connection that turns out closed, nothing received, nothing but the head sent */
+	if (x->retried || x->response_started || x->interim > 0 || x->up == NULL || !x->up->reused || x->request_sent_any || x->req.framing != HTTP_BODY_NONE)
+		return false;
+	for (size_t i = 0; i < sizeof(idempotent) / sizeof(idempotent[0]); i++)
+		if (str_eq(x->req.method, str_of(idempotent[i])))
+			return true;
+	return false;
+}
+
+void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const char *cause)
+{
+	bool retry = may_retry(x);
+
+	if (x->up != NULL)
+		x->up->x = NULL;
+	x->up = NULL;
+	if (x->finished)
+		return;
+	if (retry) {
+		x->retried = true;
+		ask_upstream(x);
+		return;
+	}
+	x->upstream_reusable = false;
+	exchange_upstream_failed(x, code, cause);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_EXCHANGE_H
+#define SP_EXCHANGE_H
+/*
+ * One exchange is one request and its response: from the parsed head to the one terminal record. It joins a client half
+ * and an upstream half, which both protocol versions present through the same small interface, and calls the role that
+ * hosts it for what needs other processes.
+ *
+ *   start -> [canonical, decide] -> slot -> secrets -> upstream -> head, data, end -> response head, data, end -> record
+ *
+ * The order of events is the same for every entry path. Policy comes before DNS, before any secret, before connect.
+ * A refusal may come at each step until the response head is on its way; after that the client half is reset.
+ * Ownership: the client half creates the exchange and forgets it when done() is called; the exchange frees itself at
+ * the end of the turn.
+ */
+#include "../../common/policy/decide.h"
+#include "../../common/record.h"
+#include "../../common/sys/loop.h"
+#include "../filter/scrub.h"
+#include "../http/h1.h"
+#include "../http/refusal.h"
+
+struct exchange;
+
+/* The client's half: what the exchange may ask of it. */
+struct client_half {
+	const struct client_half_ops *ops;
+};
+struct client_half_ops {
+	void (*head)(struct client_half *h, const struct http_response *r, enum http_framing framing, uint64_t length);
+	void (*data)(struct client_half *h, const uint8_t *p, size_t n);
+	void (*end)(struct client_half *h);
+	void (*go_on)(struct client_half *h);                    /* 100 Continue */
+	void (*refuse)(struct client_half *h, struct refusal *r); /* the whole answer; fills r->is_head etc. itself */
+	void (*reset)(struct client_half *h);                    /* the response cannot be completed: the client must notice */
+	bool (*full)(struct client_half *h);                     /* output above its high-water mark */
+	void (*resume)(struct client_half *h);                   /* request content is wanted (again) */
+	void (*done)(struct client_half *h, bool reusable);      /* the exchange is over */
+};
+/* The upstream's half. */
+struct upstream_half {
+	const struct upstream_half_ops *ops;
+	struct exchange *x; /* set by the exchange while joined */
+	bool reused;        /* taken from the pool: it may turn out dead */
+};
+struct upstream_half_ops {
+	void (*head)(struct upstream_half *u, const struct http_request *r, struct str host, struct str target, enum http_framing framing, uint64_t length);
+	void (*data)(struct upstream_half *u, const uint8_t *p, size_t n);
+	void (*end)(struct upstream_half *u);
+	bool (*full)(struct upstream_half *u);
+	void (*resume)(struct upstream_half *u);                 /* response content is wanted again */
+	void (*leave)(struct upstream_half *u, bool reusable);   /* back to the pool, or closed; x is forgotten */
+};
+
+/* What upstream connection an exchange needs. */
+struct upstream_want {
+	const struct dest *dest;
+	enum scheme scheme;
+	struct str host;
+	uint16_t port;
+	bool fresh; /* no pooled one: the last died in our hands */
+};
+struct upstream_facts { /* of the connection, for the record */
+	char ip[IP_TEXT_MAX];
+	uint64_t dns_us, connect_us, tls_us;
+	char issuer[256], cert_sha256[65];
+	const char *tls_version, *tls_cipher;
+};
+
+enum secret_state { SECRET_UNAVAILABLE = 0, SECRET_READY, SECRET_WAIT };
+/* What the hosting role does for an exchange. */
+struct exchange_host {
+	/* False: the records cannot be written now; *code says why (audit_unavailable). Takes an in-flight slot. */
+	bool (*begin)(void *arg, struct exchange *x, enum refusal_code *code);
+	/* WAIT: exchange_secrets_changed is called later. READY: *value is valid during this turn. */
+	enum secret_state (*secret)(void *arg, struct exchange *x, const struct dest *d, const struct inject *in, struct str *value, struct str *cause);
+	void (*upstream)(void *arg, struct exchange *x, const struct upstream_want *want); /* answers by exchange_upstream_ready/failed, perhaps at once */
+	void (*upstream_cancel)(void *arg, struct exchange *x);  /* no longer wanted */
+	struct scrub_ref *(*scrub)(void *arg);                   /* values in use in this sandbox, NULL = none; a reference */
+	void (*scrub_done)(void *arg, struct scrub_ref *ref);
+	void (*record)(void *arg, struct exchange *x, const struct buf *fields); /* the terminal record */
+	void (*event)(void *arg, const struct buf *fields);      /* a finding */
+};
+struct scrub_ref {
+	struct scrub_set *set;
+	unsigned refs;
+};
+
+/* Who the client says it talks to, established before any request: CONNECT, synthetic address, SNI. */
+struct exchange_ident {
+	bool known;
+	enum scheme scheme;          /* of what is inside */
+	struct canon_host host;
+	uint16_t port;
+	bool explicit_proxy;         /* the request came to the proxy port itself, outside any tunnel */
+	uint16_t transparent_port;   /* the port that the program dialled */
+	const char *tls_version, *tls_cipher; /* toward the client, or NULL */
+	char sni[CANON_HOST_MAX + 1];
+};
+
+struct exchange {
+	const struct exchange_host *host;
+	void *host_arg;
+	struct loop *loop;
+	struct client_half *client;
+	struct upstream_half *up;
+	const struct table *table;
+	uint32_t generation;
+	struct arena arena;
+	struct http_request req;
+	char request_id[33];
+	uint64_t start_ms, start_us;
+	uint32_t slot;
+	uint64_t handle;            /* the host's name for it */
+
+	/* canonical request */
+	struct canon_host chost;
+	uint16_t port;
+	enum scheme scheme;
+	struct str target_wire, path_match, path_record; /* path with query as sent; path rules match; for the record */
+	struct dest dest;
+	bool has_dest;
+	struct decision decision;
+
+	/* progress */
+	uint8_t state;
+	bool request_ended, response_started, response_ended, recorded, finished;
+	bool waiting_upstream, retried, client_must_close, request_sent_any;
+	enum refusal_code code;
+	char reason[256];
+	uint16_t status;
+	uint64_t content_in, content_out;
+	unsigned interim;
+	uint64_t secret_us, first_byte_us;
+	struct upstream_facts upf;
+	struct str secret_names[8];
+	unsigned secret_n;
+	struct scrub_ref *scrub_ref;
+	struct scrub scrub;
+	struct buf scrubbed;
+	bool scrub_on, upstream_reusable, resp_is_head;
+	const struct exchange_ident *ident; /* borrowed from the client half while it lives */
+	uint64_t scrub_hits;
+};
+
+/* A new exchange; the client half then fills x->req by parsing into x->arena and calls exchange_start. */
+struct exchange *exchange_new(struct loop *l, const struct exchange_host *host, void *host_arg, struct client_half *client, const struct exchange_ident *ident,
+	const struct table *table, uint32_t generation, const char request_id[33]);
+void exchange_start(struct exchange *x);
+/* The head could not be parsed (or another fault before exchange_start): refused and recorded. */
+void exchange_malformed(struct exchange *x, const struct http_fault *f);
+/* Refused by the client half itself (CONNECT decisions). text: one sentence. */
+void exchange_refuse(struct exchange *x, enum refusal_code code, const char *text);
+/* Ends without a record: an accepted CONNECT, whose connection has its own. */
+void exchange_discard(struct exchange *x);
+/* Canonical destination of the request from its target, Host and ident. False: refused already. */
+bool exchange_identify(struct exchange *x);
+
+bool exchange_takes_data(const struct exchange *x); /* may the client half feed request content now? */
+void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n);
+void exchange_request_end(struct exchange *x);
+void exchange_request_broken(struct exchange *x, const struct http_fault *f); /* framing error in the content */
+void exchange_client_gone(struct exchange *x);
+void exchange_client_drained(struct exchange *x); /* client output is below its low-water mark */
+
+void exchange_secrets_changed(struct exchange *x);
+void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const struct upstream_facts *facts);
+void exchange_upstream_failed(struct exchange *x, enum refusal_code code, const char *cause);
+void exchange_response_head(struct exchange *x, struct http_response *r);
+void exchange_response_data(struct exchange *x, const uint8_t *p, size_t n);
+void exchange_response_end(struct exchange *x, bool reusable);
+bool exchange_response_full(const struct exchange *x); /* the upstream half should stop reading */
+void exchange_upstream_drained(struct exchange *x);
+void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const char *cause); /* the upstream connection is gone; u is closed by its owner */
+/* Overwrites secrets in a response head before it is parsed. */
+void exchange_scrub_head(struct exchange *x, uint8_t *p, size_t n);
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../common/base/ip.h"
+#include "../../common/base/must.h"
+#include "../../common/sys/clock.h"
+#include "../../common/sys/log.h"
+#include "supervisor.h"
+
+#define TRUST_MAX (64u << 20)
+
+static int make_dir(const char *path, mode_t mode, struct err *err)
+{
+	struct stat st;
+
+	if (mkdir(path, mode) != 0 && errno != EEXIST)
+		return err_errno(err, "cannot make the directory %s", path);
+	if (stat(path, &st) != 0)
+		return err_errno(err, "cannot look at %s", path);
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022))
+		return err_set(err, EPERM, "%s must be a directory that belongs to uid %u and that nobody else can write; chown and chmod it, or name another state directory", path, (unsigned)geteuid());
+	return 0;
+}
+
+/* mkdir -p for the default places; only the last is ours. */
+static int make_path(char *path, struct err *err)
+{
+	for (char *p = path + 1; *p; p++) {
+		if (*p != '/')
+			continue;
+		*p = 0;
+		if (mkdir(path, 0755) != 0 && errno != EEXIST) {
+			err_errno(err, "cannot make the directory %s", path);
+			*p = '/';
+			return -1;
+		}
+		*p = '/';
+	}
+	return make_dir(path, 0700, err);
+}
+
+static int default_dirs(struct startup *s, const char *arg, struct err *err)
+{
+	const char *env = getenv("SALLYPORT_STATE"), *x = getenv("XDG_STATE_HOME"), *home = getenv("HOME"), *run = getenv("XDG_RUNTIME_DIR");
+	char abs[PATH_MAX];
+
+	if (arg == NULL && env != NULL && env[0])
+		arg = env;
+	if (arg != NULL) {
+		if (arg[0] != '/') {
+			if (getcwd(abs, sizeof(abs)) == NULL)
+				return err_errno(err, "cannot tell the working directory");
+			snprintf(s->state_dir, sizeof(s->state_dir), "%.*s/%.*s", 2000, abs, 2000, arg);
+		} else {
+			snprintf(s->state_dir, sizeof(s->state_dir), "%s", arg);
+		}
+		snprintf(s->run_dir, sizeof(s->run_dir), "%.*s/run", 4000, s->state_dir);
+	} else if (s->as_root) {
+		snprintf(s->state_dir, sizeof(s->state_dir), "/var/lib/sallyport");
+		snprintf(s->run_dir, sizeof(s->run_dir), "/run/sallyport");
+	} else {
+		if (x != NULL && x[0] == '/')
+			snprintf(s->state_dir, sizeof(s->state_dir), "%.*s/sallyport", 4000, x);
+		else if (home != NULL && home[0] == '/')
+			snprintf(s->state_dir, sizeof(s->state_dir), "%.*s/.local/state/sallyport", 4000, home);
+		else
+			return err_set(err, EINVAL, "neither --state, SALLYPORT_STATE, XDG_STATE_HOME nor HOME says where the state directory is");
+		if (run != NULL && run[0] == '/')
+			snprintf(s->run_dir, sizeof(s->run_dir), "%.*s/sallyport", 4000, run);
+		else
+			snprintf(s->run_dir, sizeof(s->run_dir), "%.*s/run", 4000, s->state_dir);
+	}
+	if (make_path(s->state_dir, err) < 0 || make_path(s->run_dir, err) < 0)
+		return -1;
+	s->state_fd = open(s->state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	s->run_fd = open(s->run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (s->state_fd < 0 || s->run_fd < 0)
+		return err_errno(err, "cannot open %s", s->state_dir);
+	return 0;
+}
+
+static int lock_state(struct startup *s, struct err *err)
+{
+	s->lock_fd = openat(s->state_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (s->lock_fd < 0)
+		return err_errno(err, "cannot open %s/lock", s->state_dir);
+	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0)
+		return err_set(err, EBUSY, "another gateway serves the state directory %s (its lock is held); there is one chain of records per state directory", s->state_dir);
+	return 0;
+}
+
+/* Runs `sallyport-ca ARG...` and waits; in/out: -1 or descriptors for its standard input and output. */
+static int run_ca(struct startup *s, char *const argv[], int in, int out, struct err *err)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return err_errno(err, "cannot start sallyport-ca");
+	if (pid == 0) {
+		char *envp[] = { NULL };
+		int dir = fcntl(s->program_dir_fd, F_DUPFD_CLOEXEC, 10);
+
+		if (in >= 0)
+			dup2(in, 0);
+		if (out >= 0)
+			dup2(out, 1);
+		syscall(322 /* execveat */, dir, "sallyport-ca", argv, envp, 0);
+		_exit(126);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return err_errno(err, "sallyport-ca");
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		return err_set(err, EIO, "sallyport-ca %s failed (see its words above)", argv[1]);
+	return 0;
+}
+
+static int open_ca(struct startup *s, struct err *err)
+{
+	struct stat st;
+	char *argv[] = { (char *)"sallyport-ca", (char *)"init", (char *)"--state", s->state_dir, NULL };
+	bool key = fstatat(s->state_fd, "ca/ca.key", &st, AT_SYMLINK_NOFOLLOW) == 0;
+	bool other = fstatat(s->state_fd, "ca", &st, AT_SYMLINK_NOFOLLOW) == 0 || fstatat(s->state_fd, "audit", &st, AT_SYMLINK_NOFOLLOW) == 0;
+
+	if (!key) {
+		if (other)
+			return err_set(err, ENOENT, "%s/ca/ca.key is missing beside existing state; no new CA is made silently. Restore the key, or move %s away to start anew", s->state_dir, s->state_dir);
+		if (run_ca(s, argv, -1, -1, err) < 0)
+			return -1;
+	}
+	s->ca_key_fd = openat(s->state_fd, "ca/ca.key", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	s->ca_cert_fd = openat(s->state_fd, "ca/ca.pem", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (s->ca_key_fd < 0 || s->ca_cert_fd < 0)
+		return err_errno(err, "cannot open %s/ca/ca.%s", s->state_dir, s->ca_key_fd < 0 ? "key" : "pem");
+	if (fstat(s->ca_key_fd, &st) != 0 || (st.st_mode & 077) || st.st_uid != geteuid())
+		return err_set(err, EPERM, "%s/ca/ca.key must belong to uid %u with mode 0600: chmod 600 it, and rotate the CA if others could read it", s->state_dir, (unsigned)geteuid());
+	return 0;
+}
+
+static int open_audit(struct startup *s, uid_t audit_uid, struct err *err)
+{
+	uint8_t key[32];
+	int fd;
+
+	if (mkdirat(s->state_fd, "audit", 0700) != 0 && errno != EEXIST)
+		return err_errno(err, "cannot make %s/audit", s->state_dir);
+	s->audit_dir_fd = openat(s->state_fd, "audit", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (s->audit_dir_fd < 0)
+		return err_errno(err, "cannot open %s/audit", s->state_dir);
+	if (s->as_root && fchown(s->audit_dir_fd, audit_uid, audit_uid) != 0)
+		return err_errno(err, "cannot give %s/audit to the audit role", s->state_dir);
+	fd = openat(s->audit_dir_fd, "chain.key", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd >= 0) {
+		random_fill(key, sizeof(key));
+		if (write(fd, key, sizeof(key)) != (ssize_t)sizeof(key) || fsync(fd) != 0) {
+			err_errno(err, "cannot write %s/audit/chain.key", s->state_dir);
+			close(fd);
+			unlinkat(s->audit_dir_fd, "chain.key", 0);
+			return -1;
+		}
+		close(fd);
+		explicit_bzero(key, sizeof(key));
+	} else if (errno != EEXIST) {
+		return err_errno(err, "cannot make %s/audit/chain.key", s->state_dir);
+	}
+	s->chain_key_fd = openat(s->audit_dir_fd, "chain.key", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (s->chain_key_fd < 0)
+		return err_errno(err, "cannot open %s/audit/chain.key", s->state_dir);
+	return 0;
+}
+
+static int pack_trust(struct startup *s, struct err *err)
+{
+	char *argv[] = { (char *)"sallyport-ca", (char *)"pack-trust", NULL };
+	const char *file = s->trust_file != NULL ? s->trust_file : "/etc/ssl/certs/ca-certificates.crt";
+	int in = open(file, O_RDONLY | O_CLOEXEC), out;
+	struct stat st;
+
+	if (in < 0) {
+		if (s->trust_file != NULL || errno != ENOENT)
+			return err_errno(err, "cannot open the trust anchors %s", file);
+		log_info("there is no %s: only destinations with a CA of their own (tls: {ca: FILE}) can be reached", file);
+		in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	}
+	out = memfd_create("sallyport-trust", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (out < 0 || run_ca(s, argv, in, out, err) < 0) {
+		close(in);
+		return out < 0 ? err_errno(err, "memfd") : err_wrap(err, "trust anchors %s", file);
+	}
+	close(in);
+	if (fstat(out, &st) != 0 || st.st_size == 0 || st.st_size > TRUST_MAX || fcntl(out, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0)
+		return err_set(err, EIO, "the packed trust anchors are unusable");
+	s->trust_fd = out;
+	return 0;
+}
+
+/* The system's name servers: only the nameserver lines count. */
+static void read_resolv_conf(struct startup *s)
+{
+	FILE *f = fopen("/etc/resolv.conf", "re");
+	char line[512], addr[64];
+	struct ip ip;
+
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+		char *zone;
+
+		if (sscanf(line, "nameserver %63s", addr) != 1)
+			continue;
+		zone = strchr(addr, '%');
+		if (zone != NULL || !ip_parse(str_of(addr), &ip) || strlen(s->dns) + strlen(addr) + 8 > sizeof(s->dns))
+			continue;
+		snprintf(s->dns + strlen(s->dns), sizeof(s->dns) - strlen(s->dns), "%s 53\n", addr);
+	}
+	if (f != NULL)
+		fclose(f);
+	if (s->dns[0] == 0)
+		snprintf(s->dns, sizeof(s->dns), "127.0.0.1 53\n");
+}
+
+int startup_prepare(struct startup *s, const char *state_arg, struct err *err)
+{
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	s->as_root = geteuid() == 0;
+	if (n <= 0)
+		return err_errno(err, "cannot tell where sallyport-proxy stands (is /proc mounted?)");
+	self[n] = 0;
+	slash = strrchr(self, '/');
+	MUST(slash != NULL);
+	*slash = 0;
+	s->program_dir_fd = open(self[0] ? self : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (s->program_dir_fd < 0)
+		return err_errno(err, "cannot open %s", self);
+	if (default_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, s->uid_base + 5, err) < 0 || pack_trust(s, err) < 0)
+		return -1;
+	if (s->dns[0] == 0)
+		read_resolv_conf(s);
+	mkdirat(s->state_fd, "policies", 0700);
+	mkdirat(s->state_fd, "sandboxes", 0700);
+	return 0;
+}

@@ -1,0 +1,801 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One connection from the sandbox.
+ *
+ *   SNIFF -> (first octet 0x16) TLS -> HTTP          explicit proxy port: HTTP, and after CONNECT: SNIFF again
+ *         -> (a letter) HTTP                         port 53: DNS
+ *   any -> LINGER: the last answer is out, what still comes is thrown away for a moment, so that it is not lost to a reset
+ *
+ * While an exchange runs its request content is fed to it; pipelined requests wait in the input queue until the response
+ * is complete. Names: ident says for whom the connection was made (CONNECT, synthetic address, SNI), and everything inside
+ * must agree with it.
+ */
+#include <netinet/in.h>
+#include <openssl/err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../../common/base/must.h"
+#include "../../common/sys/clock.h"
+#include "../http/hello.h"
+#include "worker.h"
+
+#define PROXY_PORT 3128
+#define DNS_PORT 53
+
+enum client_state { CL_SNIFF = 0, CL_TLS, CL_HTTP, CL_DNS, CL_LINGER };
+struct client {
+	struct conn c; /* first: conn callbacks cast */
+	struct client_half half;
+	struct worker *w;
+	uint64_t handle;
+	enum client_state state;
+	uint64_t state_ms;
+	struct exchange *x;
+	struct exchange_ident ident;
+	bool in_connect;    /* CONNECT was accepted here: a connection record is due */
+	bool record_due;
+	bool dest_known;    /* the destination is in the table */
+	bool tls_decided;
+	bool crlf_skipped;
+	bool keep;          /* of the request in progress */
+	bool chunked, is_head;
+	size_t scan;
+	struct h1_body body;
+	bool body_left;
+	uint64_t start_ms, lingered;
+	uint16_t port;      /* dialled by the program */
+	struct ip dialled;
+	enum refusal_code code;
+	const char *reason;
+	char conn_id[33];
+};
+
+static void process(struct conn *c);
+static void free_conn(struct conn *c);
+static const struct conn_ops conn_ops = { process, free_conn };
+static const struct client_half_ops half_ops;
+
+static void set_state(struct client *cl, enum client_state s)
+{
+	cl->state = s;
+	cl->state_ms = loop_now_ms(cl->w->loop);
+}
+
+static void connection_record(struct client *cl)
+{
+	struct buf b = { 0 };
+	char ip[IP_TEXT_MAX];
+
+	if (!cl->record_due)
+		return;
+	cl->record_due = false;
+	record_s(&b, REC_KIND, STR("connection"));
+	record_s(&b, REC_DECISION, cl->code == REFUSAL_NONE && cl->dest_known ? STR("allow") : STR("deny"));
+	if (cl->code != REFUSAL_NONE)
+		record_s(&b, REC_CODE, str_of(refusal_text(cl->code)));
+	record_s(&b, REC_REASON, str_of(cl->reason));
+	record_s(&b, REC_REQUEST_ID, str_of(cl->conn_id));
+	record_u(&b, REC_TIME_MS, cl->start_ms);
+	record_u(&b, REC_DURATION_MS, clock_wall_ms() - cl->start_ms);
+	if (cl->in_connect)
+		record_s(&b, REC_METHOD, STR("CONNECT"));
+	if (cl->ident.known) {
+		record_s(&b, REC_HOST, str_mk(cl->ident.host.text, cl->ident.host.len));
+	} else {
+		ip_format(&cl->dialled, ip);
+		record_s(&b, REC_HOST, str_of(ip));
+	}
+	record_u(&b, REC_PORT, cl->ident.known ? cl->ident.port : cl->port);
+	if (cl->ident.tls_version != NULL) {
+		record_s(&b, REC_TLS_VERSION, str_of(cl->ident.tls_version));
+		record_s(&b, REC_TLS_CIPHER, str_of(cl->ident.tls_cipher));
+	}
+	record_s(&b, REC_SNI, str_of(cl->ident.sni));
+	record_u(&b, REC_BYTES_IN, cl->c.bytes_in);
+	record_u(&b, REC_BYTES_OUT, cl->c.bytes_out);
+	record_s(&b, REC_IDENTITY, STR("listener"));
+	reporter_record(cl->w->rep, INFLIGHT_NO_SLOT, &b);
+	buf_fini(&b);
+}
+
+static void end(struct client *cl, bool reset)
+{
+	if (cl->c.closed)
+		return;
+	if (cl->x != NULL) {
+		struct exchange *x = cl->x;
+
+		cl->x = NULL;
+		exchange_client_gone(x);
+	}
+	connection_record(cl);
+	handle_free(&cl->w->handles, cl->handle);
+	if (reset)
+		conn_abort(&cl->c);
+	else
+		conn_close(&cl->c);
+}
+
+static void free_conn(struct conn *c) { free(c); }
+
+static void fail(struct client *cl, enum refusal_code code, const char *reason, bool reset)
+{
+	cl->code = code;
+	cl->reason = reason;
+	cl->record_due = true;
+	end(cl, reset);
+}
+
+static void linger(struct client *cl)
+{
+	if (cl->state == CL_LINGER)
+		return;
+	set_state(cl, CL_LINGER);
+	cl->c.shut_after_flush = true;
+	cl->c.paused = false;
+	conn_flush_later(&cl->c);
+	conn_kick(&cl->c);
+}
+
+static bool is_own_address(const struct ip *a)
+{
+	static const uint8_t six[16] = { 0xfd, [15] = 0x15 };
+
+	if (a->family == 4)
+		return a->b[12] == 127 || memcmp(a->b + 12, "\x0a\0\x02\x0f", 4) == 0;
+	return memcmp(a->b, six, 16) == 0 || memcmp(a->b, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1", 16) == 0;
+}
+
+static bool local_address(int fd, struct ip *ip, uint16_t *port)
+{
+	struct sockaddr_storage ss;
+	socklen_t n = sizeof(ss);
+
+	*ip = (struct ip){ 0 };
+	if (getsockname(fd, (struct sockaddr *)&ss, &n) != 0)
+		return false;
+	if (ss.ss_family == AF_INET) {
+		const struct sockaddr_in *s = (const void *)&ss;
+
+		ip->family = 4;
+		memcpy(ip->b + 12, &s->sin_addr, 4);
+		*port = ntohs(s->sin_port);
+	} else if (ss.ss_family == AF_INET6) {
+		const struct sockaddr_in6 *s = (const void *)&ss;
+
+		*port = ntohs(s->sin6_port);
+		if (IN6_IS_ADDR_V4MAPPED(&s->sin6_addr)) {
+			ip->family = 4;
+			memcpy(ip->b + 12, s->sin6_addr.s6_addr + 12, 4);
+		} else {
+			ip->family = 6;
+			memcpy(ip->b, &s->sin6_addr, 16);
+		}
+	} else {
+		return false;
+	}
+	return true;
+}
+
+void client_accept(struct worker *w, int fd, uint8_t kind)
+{
+	struct client *cl = must_calloc(1, sizeof(*cl));
+	const struct canon_host *name;
+	int one = 1;
+
+	(void)kind;
+	cl->w = w;
+	cl->half.ops = &half_ops;
+	cl->start_ms = clock_wall_ms();
+	worker_request_id(w, cl->conn_id);
+	setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof(one));
+	conn_init(&cl->c, w->loop, fd, &conn_ops, &w->clients);
+	cl->handle = handle_new(&w->handles, &cl->c);
+	set_state(cl, CL_SNIFF);
+	if (!local_address(fd, &cl->dialled, &cl->port)) {
+		end(cl, true);
+		return;
+	}
+	cl->ident.transparent_port = cl->port;
+	if (cl->port == DNS_PORT) {
+		set_state(cl, CL_DNS);
+	} else if (cl->port == PROXY_PORT && is_own_address(&cl->dialled)) {
+		cl->ident.explicit_proxy = true;
+		set_state(cl, CL_HTTP);
+	} else {
+		/* transparent: refused at once where the policy knows no such port, before an octet is read */
+		if (!table_port_known(w->table, cl->port) && !(w->explain_denials && (cl->port == 443 || cl->port == 80))) {
+			fail(cl, REFUSAL_DESTINATION_DENIED, "port", true);
+			return;
+		}
+		name = names_of_address(w->names, &cl->dialled);
+		if (name != NULL) {
+			cl->ident.known = true;
+			cl->ident.host = *name;
+			cl->ident.port = cl->port;
+			cl->ident.scheme = SCHEME_HTTPS; /* until the first octet says otherwise */
+		}
+	}
+	process(&cl->c);
+}
+
+/* --- TLS ----------------------------------------------------------------------------------------------------------- */
+
+static int hello_fail(struct client *cl, int *alert, int a, enum refusal_code code, const char *reason)
+{
+	struct buf b = { 0 };
+
+	*alert = a;
+	cl->code = code;
+	cl->reason = reason;
+	if (code == REFUSAL_IDENTITY_MISMATCH) {
+		record_s(&b, REC_KIND, STR("finding"));
+		record_s(&b, REC_CODE, STR("identity_mismatch"));
+		record_s(&b, REC_HOST, str_mk(cl->ident.host.text, cl->ident.host.len));
+		record_s(&b, REC_SNI, str_of(cl->ident.sni));
+		record_s(&b, REC_MESSAGE, STR("the server name in the ClientHello differs from the name that the connection was made for"));
+		record_s(&b, REC_REQUEST_ID, str_of(cl->conn_id));
+		record_u(&b, REC_TIME_MS, clock_wall_ms());
+		reporter_record(cl->w->rep, INFLIGHT_NO_SLOT, &b);
+		buf_fini(&b);
+	}
+	return SSL_CLIENT_HELLO_ERROR;
+}
+
+/* Identity and decision, once per connection: CONNECT or synthetic address, SNI, destination agree. */
+static int hello_decide(struct client *cl, SSL *ssl, int *alert)
+{
+	const unsigned char *ext;
+	size_t n;
+	struct str sni = STR_NONE;
+	struct canon_host h;
+	struct dest d;
+	const char *reason;
+	enum hello_sni got = HELLO_SNI_NONE;
+	int found;
+
+	if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &ext, &n) == 1)
+		got = hello_sni(ext, n, &sni);
+	if (got == HELLO_SNI_BAD)
+		return hello_fail(cl, alert, SSL_AD_DECODE_ERROR, REFUSAL_MALFORMED_REQUEST, "sni");
+	if (got == HELLO_SNI_OK) {
+		snprintf(cl->ident.sni, sizeof(cl->ident.sni), "%.*s", (int)(sni.n > CANON_HOST_MAX ? CANON_HOST_MAX : sni.n), sni.p);
+		if (!canon_host(sni, false, &h, &reason) || h.ip.family != 0)
+			return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_MALFORMED_REQUEST, "sni");
+		snprintf(cl->ident.sni, sizeof(cl->ident.sni), "%s", h.text);
+		if (cl->ident.known && strcmp(h.text, cl->ident.host.text) != 0)
+			return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_IDENTITY_MISMATCH, "sni_mismatch");
+		cl->ident.host = h;
+	} else if (!cl->ident.known) {
+		/* no name anywhere: only a destination written as this very address can be meant */
+		memset(&h, 0, sizeof(h));
+		h.ip = cl->dialled;
+		ip_format(&h.ip, h.text);
+		h.len = (uint8_t)strlen(h.text);
+		if (table_find(cl->w->table, SCHEME_HTTPS, str_mk(h.text, h.len), cl->port, &d) != 1)
+			return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_MALFORMED_REQUEST, "no_sni");
+		cl->ident.host = h;
+	}
+	if (!cl->ident.known)
+		cl->ident.port = cl->port;
+	cl->ident.known = true;
+	cl->ident.scheme = SCHEME_HTTPS;
+	found = table_find(cl->w->table, SCHEME_HTTPS, str_mk(cl->ident.host.text, cl->ident.host.len), cl->ident.port, &d);
+	cl->dest_known = found == 1;
+	if (found < 0)
+		return hello_fail(cl, alert, SSL_AD_INTERNAL_ERROR, REFUSAL_NO_POLICY, "table");
+	if (!cl->dest_known && !cl->w->explain_denials)
+		return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_DESTINATION_DENIED, "destination");
+	cl->tls_decided = true;
+	return SSL_CLIENT_HELLO_SUCCESS;
+}
+
+int client_hello(void *arg, SSL *ssl, int *alert)
+{
+	struct client *cl = arg;
+	int r;
+
+	if (!cl->tls_decided) {
+		r = hello_decide(cl, ssl, alert);
+		if (r != SSL_CLIENT_HELLO_SUCCESS)
+			return r;
+	}
+	switch (tls_leaf(cl->w->tls, ssl, str_mk(cl->ident.host.text, cl->ident.host.len), !cl->dest_known, cl->handle)) {
+	case LEAF_READY:
+		return SSL_CLIENT_HELLO_SUCCESS;
+	case LEAF_WAIT:
+		return SSL_CLIENT_HELLO_RETRY;
+	case LEAF_REFUSED:
+		return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_DESTINATION_DENIED, "mint_refused");
+	default:
+		return hello_fail(cl, alert, SSL_AD_INTERNAL_ERROR, REFUSAL_GATEWAY_UNAVAILABLE, "ca_down");
+	}
+}
+
+static void tls_step(struct client *cl)
+{
+	int r = SSL_do_handshake(cl->c.ssl), e;
+
+	if (r == 1) {
+		cl->ident.tls_version = SSL_get_version(cl->c.ssl);
+		cl->ident.tls_cipher = SSL_get_cipher_name(cl->c.ssl);
+		set_state(cl, CL_HTTP);
+		cl->record_due = true;
+		process(&cl->c);
+		return;
+	}
+	e = SSL_get_error(cl->c.ssl, r);
+	if (e == SSL_ERROR_WANT_CLIENT_HELLO_CB || ((e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE) && !(cl->c.rdhup && !cl->c.readable)))
+		return;
+	if (cl->code == REFUSAL_NONE) {
+		unsigned long err = ERR_peek_error();
+		int why = ERR_GET_REASON(err);
+
+		cl->code = REFUSAL_CLIENT_CLOSED;
+		cl->reason = "tls_handshake";
+		if (why == SSL_R_TLSV1_ALERT_UNKNOWN_CA || why == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE || why == SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN)
+			cl->reason = "client_rejected_ca";
+		else if (why == SSL_R_UNSUPPORTED_PROTOCOL || why == SSL_R_VERSION_TOO_LOW)
+			cl->code = REFUSAL_MALFORMED_REQUEST, cl->reason = "tls_version";
+		else if (why == SSL_R_NO_SHARED_CIPHER || why == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM)
+			cl->code = REFUSAL_MALFORMED_REQUEST, cl->reason = "tls_no_common_cipher";
+	}
+	ERR_clear_error();
+	cl->record_due = true;
+	shutdown(cl->c.fd, SHUT_WR); /* the alert goes out before the end */
+	end(cl, false);
+}
+
+static void sniff(struct client *cl)
+{
+	uint8_t first;
+
+	conn_fill(&cl->c);
+	if (buf_len(&cl->c.in) == 0) {
+		if (cl->c.eof || cl->c.failed) {
+			if (cl->in_connect)
+				cl->record_due = true;
+			end(cl, false);
+		}
+		return;
+	}
+	first = buf_data(&cl->c.in)[0];
+	if (first == 0x16) {
+		conn_start_tls(&cl->c, tls_server(cl->w->tls, cl));
+		set_state(cl, CL_TLS);
+		tls_step(cl);
+		return;
+	}
+	if ((first >= 'A' && first <= 'Z') || (first >= 'a' && first <= 'z') || first == '\r') {
+		cl->ident.scheme = SCHEME_HTTP;
+		set_state(cl, CL_HTTP);
+		process(&cl->c);
+		return;
+	}
+	fail(cl, REFUSAL_MALFORMED_REQUEST, cl->in_connect ? "non_tls_tunnel" : "not_http", false);
+}
+
+/* --- HTTP/1.1 ------------------------------------------------------------------------------------------------------ */
+
+static void connect_request(struct client *cl, struct exchange *x)
+{
+	struct dest d;
+	int found;
+	char text[400];
+
+	if (!cl->ident.explicit_proxy || cl->ident.known) {
+		exchange_start(x); /* refuses it */
+		return;
+	}
+	x->request_ended = true;
+	if (!reporter_ok(cl->w->rep)) {
+		exchange_refuse(x, REFUSAL_AUDIT_UNAVAILABLE, "requests cannot be recorded at the moment, so none is let through");
+		return;
+	}
+	if (x->req.framing != HTTP_BODY_NONE || x->req.expect_continue) {
+		struct http_fault f = { 400, "malformed_request", "connect_content" };
+
+		exchange_malformed(x, &f);
+		return;
+	}
+	if (!exchange_identify(x))
+		return;
+	found = table_find(cl->w->table, SCHEME_HTTPS, str_mk(x->chost.text, x->chost.len), x->port, &d);
+	if (found == 0 && (x->port == 80 || x->port != 443))
+		found = table_find(cl->w->table, SCHEME_HTTP, str_mk(x->chost.text, x->chost.len), x->port, &d);
+	if (found < 0) {
+		exchange_refuse(x, REFUSAL_NO_POLICY, "the policy in force could not be read");
+		return;
+	}
+	if (found == 0 && !cl->w->explain_denials) {
+		snprintf(text, sizeof(text), "no destination of this sandbox's policy is %s on port %u", x->chost.text, x->port);
+		x->client_must_close = true; /* RFC 9931: nothing more is parsed after a refused CONNECT */
+		exchange_refuse(x, REFUSAL_DESTINATION_DENIED, text);
+		return;
+	}
+	cl->dest_known = found == 1;
+	cl->ident.known = true;
+	cl->ident.host = x->chost;
+	cl->ident.port = x->port;
+	cl->ident.scheme = SCHEME_HTTPS;
+	cl->in_connect = true;
+	cl->record_due = true;
+	cl->x = NULL;
+	tls_want_leaf(cl->w->tls, str_mk(x->chost.text, x->chost.len), !cl->dest_known);
+	exchange_discard(x);
+	buf_addz(&cl->c.out, "HTTP/1.1 200 Connection established\r\n\r\n");
+	conn_flush_now(&cl->c);
+	set_state(cl, CL_SNIFF);
+	sniff(cl);
+}
+
+/* Reads one head. False: wait, or the connection is over. */
+static bool next_request(struct client *cl)
+{
+	struct conn *c = &cl->c;
+	struct http_fault f;
+	struct exchange *x;
+	char id[33];
+	uint8_t *head;
+	long n;
+
+	if (!cl->crlf_skipped && cl->scan == 0) {
+		int k = h1_skip_crlf(buf_data(&c->in), buf_len(&c->in));
+
+		if (k < 0)
+			return false;
+		if (k > 0) {
+			buf_drop(&c->in, (size_t)k);
+			cl->crlf_skipped = true;
+		}
+	}
+	if (buf_len(&c->in) == 0)
+		return false;
+	n = h1_head_end(buf_data(&c->in), buf_len(&c->in), &cl->scan, &h1_limits_default, &f);
+	if (n == 0)
+		return false;
+	worker_request_id(cl->w, id);
+	x = exchange_new(cl->w->loop, &worker_exchange_host, cl->w, &cl->half, &cl->ident, cl->w->table, cl->w->generation, id);
+	cl->x = x;
+	cl->scan = 0;
+	cl->crlf_skipped = false;
+	cl->keep = cl->chunked = cl->is_head = cl->body_left = false;
+	if (n < 0) {
+		exchange_malformed(x, &f);
+		return false;
+	}
+	head = arena_alloc(&x->arena, (size_t)n);
+	memcpy(head, buf_data(&c->in), (size_t)n);
+	buf_drop(&c->in, (size_t)n);
+	if (!h1_parse_request(head, (size_t)n, &h1_limits_default, &x->arena, &x->req, &f)) {
+		exchange_malformed(x, &f);
+		return false;
+	}
+	cl->keep = x->req.keep_alive;
+	cl->is_head = str_eq(x->req.method, STR("HEAD"));
+	if (x->req.form == HTTP_TARGET_AUTHORITY) {
+		connect_request(cl, x);
+		return cl->state == CL_HTTP && !c->closed;
+	}
+	if (x->req.framing != HTTP_BODY_NONE) {
+		cl->body_left = true;
+		h1_body_init(&cl->body, x->req.framing, x->req.content_length);
+		/* "Content-Length: 0" has no content to wait for */
+		if (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length == 0)
+			cl->body_left = false;
+	}
+	exchange_start(x);
+	if (cl->x == x && !cl->body_left)
+		exchange_request_end(x);
+	return true;
+}
+
+/* Feeds request content. False: wait. */
+static bool feed(struct client *cl)
+{
+	struct conn *c = &cl->c;
+	struct http_fault f;
+	const uint8_t *data;
+	size_t len;
+	long n;
+
+	if (!exchange_takes_data(cl->x)) {
+		c->paused = true;
+		return false;
+	}
+	if (buf_len(&c->in) == 0)
+		return false;
+	n = h1_body_feed(&cl->body, buf_data(&c->in), buf_len(&c->in), &data, &len, &f);
+	if (n < 0) {
+		exchange_request_broken(cl->x, &f);
+		return false;
+	}
+	if (len > 0)
+		exchange_request_data(cl->x, data, len);
+	buf_drop(&c->in, (size_t)n);
+	if (cl->body.done) {
+		cl->body_left = false;
+		if (cl->x != NULL)
+			exchange_request_end(cl->x);
+		return true;
+	}
+	return n > 0;
+}
+
+static void http(struct client *cl)
+{
+	struct conn *c = &cl->c;
+
+	for (;;) {
+		conn_fill(c);
+		while (!c->closed && cl->state == CL_HTTP) {
+			if (cl->x != NULL) {
+				if (!cl->body_left || !feed(cl))
+					break;
+			} else if (buf_len(&c->in) == 0 || !next_request(cl)) {
+				break;
+			}
+		}
+		if (c->closed || cl->state != CL_HTTP)
+			return;
+		if (c->paused || c->eof || c->failed || cl->x != NULL || (!c->readable && !(c->ssl != NULL && SSL_has_pending(c->ssl))))
+			break;
+		if (buf_len(&c->in) >= CONN_IN_MAX)
+			break;
+	}
+	if (cl->x != NULL && cl->body_left && !c->paused && !c->eof && !c->failed && (c->readable || (c->ssl != NULL && SSL_has_pending(c->ssl)))) {
+		conn_kick(c); /* more content is there: others get their turn first */
+		return;
+	}
+	if (c->failed || c->eof) {
+		if (cl->x == NULL && buf_len(&c->in) > 0 && c->eof_clean && !c->failed) {
+			/* half a head, then the end: an unreadable request, recorded as one */
+			char id[33];
+			struct http_fault f = { 400, "malformed_request", "truncated" };
+
+			worker_request_id(cl->w, id);
+			cl->x = exchange_new(cl->w->loop, &worker_exchange_host, cl->w, &cl->half, &cl->ident, cl->w->table, cl->w->generation, id);
+			exchange_malformed(cl->x, &f);
+			return;
+		}
+		if (c->paused && !c->failed)
+			return; /* unread content is still to be forwarded */
+		end(cl, c->failed);
+		return;
+	}
+	if (cl->x != NULL && buf_len(&c->out) <= CONN_OUT_LOW)
+		exchange_client_drained(cl->x);
+}
+
+static void dns(struct client *cl)
+{
+	struct conn *c = &cl->c;
+	size_t n;
+
+	conn_fill(c);
+	while (buf_len(&c->in) >= 2) {
+		n = (size_t)buf_data(&c->in)[0] << 8 | buf_data(&c->in)[1];
+		if (buf_len(&c->in) < 2 + n)
+			break;
+		if (buf_len(&c->out) > CONN_OUT_HIGH || !names_tcp(cl->w->names, buf_data(&c->in) + 2, n, &c->out)) {
+			end(cl, true);
+			return;
+		}
+		buf_drop(&c->in, 2 + n);
+		conn_flush_later(c);
+	}
+	if (c->eof || c->failed)
+		linger(cl);
+}
+
+static void process(struct conn *c)
+{
+	struct client *cl = (struct client *)c;
+
+	if (c->closed)
+		return;
+	switch (cl->state) {
+	case CL_SNIFF:
+		sniff(cl);
+		break;
+	case CL_TLS:
+		tls_step(cl);
+		break;
+	case CL_HTTP:
+		http(cl);
+		break;
+	case CL_DNS:
+		dns(cl);
+		break;
+	case CL_LINGER:
+		conn_fill(c);
+		cl->lingered += buf_len(&c->in);
+		buf_clear(&c->in);
+		if (c->eof || c->failed || cl->lingered > LIMIT_LINGER_BYTES)
+			end(cl, c->failed || cl->lingered > LIMIT_LINGER_BYTES);
+		else if (c->readable)
+			conn_kick(c);
+		break;
+	}
+}
+
+/* --- the half's side of the interface ------------------------------------------------------------------------------ */
+
+static struct client *of(struct client_half *h) { return (struct client *)((char *)h - offsetof(struct client, half)); }
+
+static void half_head(struct client_half *h, const struct http_response *r, enum http_framing framing, uint64_t length)
+{
+	struct client *cl = of(h);
+
+	cl->chunked = framing == HTTP_BODY_CHUNKED && !cl->is_head;
+	h1_write_response(&cl->c.out, r, framing, length, r->keep_alive, cl->is_head);
+	conn_flush_later(&cl->c);
+}
+
+static void half_data(struct client_half *h, const uint8_t *p, size_t n)
+{
+	struct client *cl = of(h);
+	char line[20];
+
+	if (n == 0 || cl->is_head)
+		return;
+	if (cl->chunked)
+		buf_add(&cl->c.out, line, h1_chunk_line(line, n));
+	buf_add(&cl->c.out, p, n);
+	if (cl->chunked)
+		buf_addz(&cl->c.out, "\r\n");
+	conn_flush_later(&cl->c);
+}
+
+static void half_end(struct client_half *h)
+{
+	struct client *cl = of(h);
+
+	if (cl->chunked)
+		buf_addz(&cl->c.out, H1_LAST_CHUNK);
+	conn_flush_later(&cl->c);
+}
+
+static void half_go_on(struct client_half *h)
+{
+	buf_addz(&of(h)->c.out, "HTTP/1.1 100 Continue\r\n\r\n");
+	conn_flush_later(&of(h)->c);
+}
+
+static void half_refuse(struct client_half *h, struct refusal *r)
+{
+	struct client *cl = of(h);
+
+	r->is_head = cl->is_head;
+	refusal_write_h1(&cl->c.out, r);
+	conn_flush_later(&cl->c);
+}
+
+static void half_reset(struct client_half *h)
+{
+	struct client *cl = of(h);
+
+	cl->x = NULL;
+	conn_flush_now(&cl->c); /* what the upstream did send */
+	end(cl, true);
+}
+
+static bool half_full(struct client_half *h) { return buf_len(&of(h)->c.out) > CONN_OUT_HIGH; }
+
+static void half_resume(struct client_half *h)
+{
+	struct client *cl = of(h);
+
+	cl->c.paused = false;
+	conn_kick(&cl->c);
+}
+
+static void half_done(struct client_half *h, bool reusable)
+{
+	struct client *cl = of(h);
+
+	cl->x = NULL;
+	if (cl->c.closed)
+		return;
+	cl->c.paused = false;
+	cl->state_ms = loop_now_ms(cl->w->loop);
+	if (!reusable || !cl->keep || cl->body_left)
+		linger(cl);
+	else
+		conn_kick(&cl->c); /* a pipelined request may wait */
+}
+
+static const struct client_half_ops half_ops = { half_head, half_data, half_end, half_go_on, half_refuse, half_reset, half_full, half_resume, half_done };
+
+/* --- what the exchange asks of its host ---------------------------------------------------------------------------- */
+
+static bool host_begin(void *arg, struct exchange *x, enum refusal_code *code)
+{
+	struct worker *w = arg;
+	struct buf b = { 0 };
+
+	*code = REFUSAL_AUDIT_UNAVAILABLE;
+	if (x->handle == 0)
+		x->handle = handle_new(&w->handles, x);
+	if (!reporter_ok(w->rep))
+		return false;
+	record_s(&b, REC_KIND, STR("request"));
+	record_s(&b, REC_REQUEST_ID, str_of(x->request_id));
+	record_u(&b, REC_TIME_MS, x->start_ms);
+	record_s(&b, REC_METHOD, str_mk(x->req.method.p, x->req.method.n > 32 ? 32 : x->req.method.n));
+	record_s(&b, REC_HOST, x->ident != NULL && x->ident->known ? str_mk(x->ident->host.text, x->ident->host.len) : STR_NONE);
+	record_s(&b, REC_PATH, str_mk(x->req.path.p, x->req.path.n > 120 ? 120 : x->req.path.n));
+	x->slot = reporter_slot(w->rep, &b);
+	buf_fini(&b);
+	return x->slot != INFLIGHT_NO_SLOT;
+}
+
+static enum secret_state host_secret(void *arg, struct exchange *x, const struct dest *d, const struct inject *in, struct str *value, struct str *cause)
+{
+	return creds_get(((struct worker *)arg)->creds, x, d, in, value, cause);
+}
+
+static void host_upstream(void *arg, struct exchange *x, const struct upstream_want *want) { upstreams_acquire(((struct worker *)arg)->ups, x, want); }
+static void host_upstream_cancel(void *arg, struct exchange *x) { upstreams_cancel(((struct worker *)arg)->ups, x); }
+static struct scrub_ref *host_scrub(void *arg) { return creds_scrub(((struct worker *)arg)->creds); }
+
+static void host_scrub_done(void *arg, struct scrub_ref *ref)
+{
+	(void)arg;
+	creds_scrub_done(ref);
+}
+
+static void host_record(void *arg, struct exchange *x, const struct buf *fields)
+{
+	struct worker *w = arg;
+
+	if (x->handle != 0)
+		handle_free(&w->handles, x->handle);
+	x->handle = 0;
+	reporter_record(w->rep, x->slot, fields);
+}
+
+static void host_event(void *arg, const struct buf *fields) { reporter_record(((struct worker *)arg)->rep, INFLIGHT_NO_SLOT, fields); }
+
+const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event };
+
+/* --- time-outs ----------------------------------------------------------------------------------------------------- */
+
+void client_sweep(struct worker *w)
+{
+	uint64_t now = loop_now_ms(w->loop);
+
+	for (struct conn *c = w->clients.head, *next; c != NULL; c = next) {
+		struct client *cl = (struct client *)c;
+
+		next = c->next;
+		conn_idle_trim(c);
+		switch (cl->state) {
+		case CL_SNIFF:
+			if (now - cl->state_ms > LIMIT_SNIFF_MS)
+				fail(cl, REFUSAL_CLIENT_CLOSED, "nothing_sent", false);
+			break;
+		case CL_TLS:
+			if (now - cl->state_ms > LIMIT_HANDSHAKE_MS)
+				fail(cl, REFUSAL_CLIENT_CLOSED, "tls_timeout", false);
+			break;
+		case CL_HTTP:
+			if (cl->x == NULL && buf_len(&c->in) > 0 && now - c->active_ms > LIMIT_HEAD_MS)
+				end(cl, false);
+			else if (now - c->active_ms > LIMIT_IDLE_MS && (cl->x == NULL || buf_len(&c->out) > 0 || cl->body_left))
+				end(cl, false);
+			break;
+		case CL_DNS:
+			if (now - c->active_ms > LIMIT_SNIFF_MS)
+				end(cl, false);
+			break;
+		case CL_LINGER:
+			if (now - cl->state_ms > (buf_len(&c->out) > 0 ? LIMIT_HEAD_MS : LIMIT_LINGER_MS))
+				end(cl, buf_len(&c->out) > 0);
+			break;
+		}
+	}
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "conn.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../../common/base/must.h"
+
+static BIO_METHOD *method;
+
+static ssize_t sock_read(struct conn *c, void *p, size_t n)
+{
+	ssize_t k;
+
+	if (buf_len(&c->pre) > 0) {
+		size_t take = buf_len(&c->pre) < n ? buf_len(&c->pre) : n;
+
+		memcpy(p, buf_data(&c->pre), take);
+		buf_drop(&c->pre, take);
+		if (buf_len(&c->pre) == 0)
+			buf_fini(&c->pre);
+		return (ssize_t)take;
+	}
+	if (!c->readable) {
+		errno = EAGAIN;
+		return -1;
+	}
+	k = recv(c->fd, p, n, 0);
+	if (k < 0 && (errno == EAGAIN || errno == EINTR))
+		c->readable = false;
+	else if (k > 0 && (size_t)k < n && !c->rdhup)
+		c->readable = false; /* edge-triggered: more would be a new event */
+	return k;
+}
+
+static ssize_t sock_write(struct conn *c, const void *p, size_t n)
+{
+	ssize_t k;
+
+	if (!c->writable) {
+		errno = EAGAIN;
+		return -1;
+	}
+	k = send(c->fd, p, n, MSG_NOSIGNAL);
+	if (k < 0 && (errno == EAGAIN || errno == EINTR))
+		c->writable = false;
+	return k;
+}
+
+static int bio_read(BIO *b, char *p, int n)
+{
+	struct conn *c = BIO_get_data(b);
+	ssize_t k = sock_read(c, p, (size_t)n);
+
+	BIO_clear_retry_flags(b);
+	if (k < 0 && (errno == EAGAIN || errno == EINTR))
+		BIO_set_retry_read(b);
+	else if (k == 0)
+		BIO_set_flags(b, BIO_FLAGS_IN_EOF);
+	return (int)k;
+}
+
+static int bio_write(BIO *b, const char *p, int n)
+{
+	struct conn *c = BIO_get_data(b);
+	ssize_t k = sock_write(c, p, (size_t)n);
+
+	BIO_clear_retry_flags(b);
+	if (k < 0 && (errno == EAGAIN || errno == EINTR))
+		BIO_set_retry_write(b);
+	return (int)k;
+}
+
+static long bio_ctrl(BIO *b, int cmd, long num, void *ptr)
+{
+	(void)num;
+	(void)ptr;
+	switch (cmd) {
+	case BIO_CTRL_FLUSH:
+		return 1;
+	case BIO_CTRL_EOF:
+		return BIO_test_flags(b, BIO_FLAGS_IN_EOF) != 0;
+	default:
+		return 0;
+	}
+}
+
+BIO_METHOD *conn_bio_method(void)
+{
+	if (method == NULL) {
+		method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "sallyport conn");
+		MUST(method != NULL);
+		BIO_meth_set_read(method, bio_read);
+		BIO_meth_set_write(method, bio_write);
+		BIO_meth_set_ctrl(method, bio_ctrl);
+	}
+	return method;
+}
+
+static void on_event(struct watch *w, uint32_t events)
+{
+	struct conn *c = (struct conn *)((char *)w - offsetof(struct conn, watch));
+
+	if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		c->readable = true;
+	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		c->rdhup = true;
+	if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) {
+		bool was = c->writable;
+
+		c->writable = true;
+		if (!was && buf_len(&c->out) > 0)
+			conn_flush_later(c);
+	}
+	c->ops->process(c);
+}
+
+void conn_init(struct conn *c, struct loop *l, int fd, const struct conn_ops *ops, struct conn_list *list)
+{
+	c->ops = ops;
+	c->loop = l;
+	c->fd = fd;
+	c->list = list;
+	c->next = list->head;
+	if (list->head != NULL)
+		list->head->prev = c;
+	list->head = c;
+	list->n++;
+	c->active_ms = loop_now_ms(l);
+	if (fd >= 0) {
+		c->connected = true;
+		watch_start(l, &c->watch, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, on_event);
+		/* try at once: data is often there already, and a socket just made is writable */
+		c->readable = c->writable = true;
+	}
+}
+
+void conn_start_tls(struct conn *c, SSL *ssl)
+{
+	BIO *b = BIO_new(conn_bio_method());
+
+	MUST(b != NULL);
+	BIO_set_data(b, c);
+	BIO_set_init(b, 1);
+	SSL_set_bio(ssl, b, b);
+	c->ssl = ssl;
+	buf_adds(&c->pre, buf_str(&c->in));
+	buf_fini(&c->in);
+}
+
+static void tls_fill(struct conn *c)
+{
+	while (buf_len(&c->in) < CONN_IN_MAX) {
+		uint8_t *p = buf_room(&c->in, CONN_READ_SIZE);
+		size_t n = 0;
+		int r = SSL_read_ex(c->ssl, p, CONN_READ_SIZE, &n), e;
+
+		if (r == 1) {
+			buf_commit(&c->in, n);
+			c->bytes_in += n;
+			c->active_ms = loop_now_ms(c->loop);
+			continue;
+		}
+		e = SSL_get_error(c->ssl, r);
+		if (e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE)
+			break;
+		c->eof = true;
+		if (e == SSL_ERROR_ZERO_RETURN)
+			c->eof_clean = true;
+		else
+			c->failed = true;
+		ERR_clear_error();
+		break;
+	}
+}
+
+void conn_fill(struct conn *c)
+{
+	if (c->closed || c->eof || c->failed || c->paused)
+		return;
+	if (c->ssl != NULL) {
+		if (c->readable || buf_len(&c->pre) > 0 || SSL_has_pending(c->ssl))
+			tls_fill(c);
+		return;
+	}
+	while (c->readable && buf_len(&c->in) < CONN_IN_MAX) {
+		uint8_t *p = buf_room(&c->in, CONN_READ_SIZE);
+		ssize_t k = sock_read(c, p, CONN_READ_SIZE);
+
+		if (k > 0) {
+			buf_commit(&c->in, (size_t)k);
+			c->bytes_in += (uint64_t)k;
+			c->active_ms = loop_now_ms(c->loop);
+		} else if (k == 0) {
+			c->eof = c->eof_clean = true;
+			break;
+		} else if (errno != EAGAIN && errno != EINTR) {
+			c->eof = c->failed = true;
+			break;
+		} else {
+			break;
+		}
+	}
+}
+
+void conn_flush_now(struct conn *c)
+{
+	bool was_high = buf_len(&c->out) > CONN_OUT_LOW;
+
+	if (c->closed)
+		return;
+	while (buf_len(&c->out) > 0 && !c->failed) {
+		if (c->ssl != NULL) {
+			size_t n = 0;
+			int r = SSL_write_ex(c->ssl, buf_data(&c->out), buf_len(&c->out), &n), e;
+
+			if (r != 1) {
+				e = SSL_get_error(c->ssl, r);
+				if (e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE)
+					break;
+				ERR_clear_error();
+				c->failed = true;
+				break;
+			}
+			buf_drop(&c->out, n);
+			c->bytes_out += n;
+		} else {
+			ssize_t k = sock_write(c, buf_data(&c->out), buf_len(&c->out));
+
+			if (k < 0) {
+				if (errno != EAGAIN && errno != EINTR)
+					c->failed = true;
+				break;
+			}
+			buf_drop(&c->out, (size_t)k);
+			c->bytes_out += (uint64_t)k;
+		}
+		c->active_ms = loop_now_ms(c->loop);
+	}
+	if (c->failed) {
+		conn_kick(c);
+		return;
+	}
+	if (buf_len(&c->out) == 0 && c->shut_after_flush && !c->shut_done) {
+		c->shut_done = true;
+		if (c->ssl != NULL && SSL_is_init_finished(c->ssl)) {
+			SSL_shutdown(c->ssl);
+			ERR_clear_error();
+		}
+		shutdown(c->fd, SHUT_WR);
+		conn_kick(c);
+	} else if (was_high && buf_len(&c->out) <= CONN_OUT_LOW) {
+		conn_kick(c); /* the writer may go on */
+	}
+}
+
+static void flush_deferred(void *arg)
+{
+	struct conn *c = arg;
+
+	c->flushing = false;
+	if (!c->closed)
+		conn_flush_now(c);
+}
+
+void conn_flush_later(struct conn *c)
+{
+	if (c->flushing || c->closed)
+		return;
+	c->flushing = true;
+	loop_defer(c->loop, flush_deferred, c);
+}
+
+static void kick_deferred(void *arg)
+{
+	struct conn *c = arg;
+
+	c->kicked = false;
+	if (!c->closed)
+		c->ops->process(c);
+}
+
+void conn_kick(struct conn *c)
+{
+	if (c->kicked || c->closed)
+		return;
+	c->kicked = true;
+	loop_defer(c->loop, kick_deferred, c);
+}
+
+static void free_deferred(void *arg)
+{
+	struct conn *c = arg;
+
+	/* a deferred flush or kick of this conn, queued before the close, has run by now: the queue is in order */
+	c->ops->free(c);
+}
+
+void conn_close(struct conn *c)
+{
+	if (c->closed)
+		return;
+	c->closed = true;
+	if (c->connected)
+		watch_stop(&c->watch);
+	if (c->ssl != NULL) {
+		/* without this SSL_free throws the session away that could be resumed */
+		if (!c->failed)
+			SSL_set_shutdown(c->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+		SSL_free(c->ssl);
+		c->ssl = NULL;
+	}
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
+	buf_fini_secret(&c->in);
+	buf_fini_secret(&c->out);
+	buf_fini(&c->pre);
+	if (c->prev != NULL)
+		c->prev->next = c->next;
+	else
+		c->list->head = c->next;
+	if (c->next != NULL)
+		c->next->prev = c->prev;
+	c->list->n--;
+	loop_defer(c->loop, free_deferred, c);
+}
+
+void conn_abort(struct conn *c)
+{
+	struct linger lg = { .l_onoff = 1, .l_linger = 0 };
+
+	if (!c->closed && c->fd >= 0)
+		setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &lg, sizeof(lg));
+	conn_close(c);
+}
+
+void conn_idle_trim(struct conn *c)
+{
+	if (buf_len(&c->in) == 0)
+		buf_fini_secret(&c->in);
+	if (buf_len(&c->out) == 0)
+		buf_fini_secret(&c->out);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_WORKER_CONN_H
+#define SP_WORKER_CONN_H
+/*
+ * A byte connection: a socket, perhaps TLS on it, an input and an output queue. Registered with epoll once,
+ * edge-triggered, so that neither back-pressure nor a request costs an epoll_ctl; a short read means "drained".
+ *
+ * Rules: the owner's process function is called from the loop, never from within its own calls into conn; output is
+ * queued and written once at the end of the turn; a closed conn is freed at the end of the turn (conn_close, then the
+ * owner's free function).
+ */
+#include <openssl/ssl.h>
+
+#include "../../common/base/buf.h"
+#include "../../common/sys/loop.h"
+
+#define CONN_READ_SIZE 16384      /* one TLS record */
+#define CONN_IN_MAX (256 * 1024)  /* input queue: beyond it the peer waits */
+#define CONN_OUT_HIGH (128 * 1024)
+#define CONN_OUT_LOW (32 * 1024)
+
+struct conn;
+struct conn_ops {
+	void (*process)(struct conn *c); /* new input, end of input, writable again, or a kick */
+	void (*free)(struct conn *c);    /* end of turn after conn_close */
+};
+struct conn {
+	const struct conn_ops *ops;
+	struct loop *loop;
+	struct watch watch;
+	int fd;
+	SSL *ssl;
+	struct buf in, out;
+	struct buf pre;      /* bytes read before TLS began, given to it first */
+	bool connected;      /* registered with the loop */
+	bool readable, writable, rdhup;
+	bool eof;            /* end of input; clean tells whether it was announced (FIN, or close_notify under TLS) */
+	bool eof_clean;
+	bool failed;         /* socket or TLS error: nothing more comes or goes */
+	bool paused;         /* do not read: the other side is full */
+	bool kicked, flushing, closed;
+	bool shut_after_flush; /* half-close once out is empty */
+	bool shut_done;
+	uint64_t active_ms;  /* last octet in or out */
+	uint64_t bytes_in, bytes_out; /* content as seen above TLS */
+	struct conn *prev, *next;     /* list of the worker, for the sweep */
+	struct conn_list *list;
+};
+struct conn_list {
+	struct conn *head;
+	size_t n;
+};
+
+void conn_init(struct conn *c, struct loop *l, int fd, const struct conn_ops *ops, struct conn_list *list);
+/* Starts TLS on the connection; input queued so far is fed to it. Takes ssl. */
+void conn_start_tls(struct conn *c, SSL *ssl);
+/* Reads what is there into in, up to its limit. */
+void conn_fill(struct conn *c);
+/* Schedules a write of out for the end of this turn. */
+void conn_flush_later(struct conn *c);
+void conn_flush_now(struct conn *c);
+void conn_kick(struct conn *c);  /* process() at the end of this turn */
+void conn_close(struct conn *c); /* idempotent */
+void conn_abort(struct conn *c); /* as conn_close, with a TCP reset */
+void conn_idle_trim(struct conn *c); /* frees empty queues */
+BIO_METHOD *conn_bio_method(void); /* made once, before confinement */
+#endif

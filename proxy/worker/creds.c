@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The values in use: what `secrets` released to this sandbox for (secret, destination, kind), kept as long as it said. A
+ * value that has expired is asked for again; if that fails the request fails. Everything that was ever released here is
+ * in the scrub set, rotated values too, until the worker ends.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../common/base/must.h"
+#include "../../common/sys/secret.h"
+#include "../exchange/inject.h"
+#include "worker.h"
+
+#define FAILED_MS 500 /* how long a failure is remembered: the waiters get it, the next request asks again */
+
+struct cred {
+	struct cred *next;
+	uint32_t secret_index, dest_index, kind;
+	struct secret *value;
+	uint64_t until_ms, failed_until_ms;
+	char cause[200];
+	bool asking;
+	uint64_t id;         /* its handle while asking */
+	uint64_t *waiting;   /* exchange handles */
+	size_t waiting_n, waiting_cap;
+	struct inject in;    /* strings borrow from the table */
+};
+struct creds {
+	struct worker *w;
+	struct cred *list;
+	struct secret **seen;
+	size_t seen_n;
+	struct scrub_ref *ref;
+};
+
+struct creds *creds_new(struct worker *w)
+{
+	struct creds *c = must_calloc(1, sizeof(*c));
+
+	c->w = w;
+	return c;
+}
+
+static struct cred *find(struct creds *c, const struct dest *d, const struct inject *in)
+{
+	struct cred *e;
+
+	for (e = c->list; e != NULL; e = e->next)
+		if (e->secret_index == in->secret_index && e->dest_index == d->index && e->kind == in->kind)
+			return e;
+	e = must_calloc(1, sizeof(*e));
+	e->secret_index = in->secret_index;
+	e->dest_index = d->index;
+	e->kind = in->kind;
+	e->in = *in;
+	e->next = c->list;
+	c->list = e;
+	return e;
+}
+
+enum secret_state creds_get(struct creds *c, struct exchange *x, const struct dest *d, const struct inject *in, struct str *value, struct str *cause)
+{
+	struct cred *e = find(c, d, in);
+	uint64_t now = loop_now_ms(c->w->loop);
+	struct msg_release m = { in->secret_index, d->index, in->kind };
+
+	*cause = STR_NONE;
+	if (e->value != NULL && now < e->until_ms) {
+		*value = secret_bytes(e->value);
+		return SECRET_READY;
+	}
+	if (!e->asking && now < e->failed_until_ms) {
+		*cause = str_of(e->cause);
+		return SECRET_UNAVAILABLE;
+	}
+	if (!e->asking) {
+		e->id = handle_new(&c->w->handles, e);
+		if (c->w->secrets == NULL || !ipc_send(c->w->secrets, MSG_RELEASE, c->w->generation, e->id, &m, sizeof(m), NULL, 0)) {
+			handle_free(&c->w->handles, e->id);
+			*cause = STR("the role that holds the secrets is down");
+			return SECRET_UNAVAILABLE;
+		}
+		e->asking = true;
+	}
+	if (e->waiting_n == e->waiting_cap) {
+		e->waiting_cap = e->waiting_cap ? e->waiting_cap * 2 : 8;
+		e->waiting = must_realloc(e->waiting, e->waiting_cap * sizeof(*e->waiting));
+	}
+	e->waiting[e->waiting_n++] = x->handle;
+	return SECRET_WAIT;
+}
+
+static void remember(struct creds *c, struct str v)
+{
+	for (size_t i = 0; i < c->seen_n; i++)
+		if (str_eq(secret_bytes(c->seen[i]), v))
+			return;
+	c->seen = must_realloc(c->seen, (c->seen_n + 1) * sizeof(*c->seen));
+	c->seen[c->seen_n] = secret_new(v.p, v.n);
+	MUST(c->seen[c->seen_n] != NULL);
+	c->seen_n++;
+	creds_scrub_done(c->ref);
+	c->ref = NULL;
+}
+
+static void wake(struct creds *c, struct cred *e)
+{
+	uint64_t *ids = e->waiting;
+	size_t n = e->waiting_n;
+
+	e->waiting = NULL;
+	e->waiting_n = e->waiting_cap = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct exchange *x = handle_get(&c->w->handles, ids[i]);
+
+		if (x != NULL)
+			exchange_secrets_changed(x);
+	}
+	free(ids);
+}
+
+static void failed(struct creds *c, struct cred *e, struct str cause)
+{
+	e->failed_until_ms = loop_now_ms(c->w->loop) + FAILED_MS;
+	snprintf(e->cause, sizeof(e->cause), "%.*s", (int)cause.n, cause.p);
+}
+
+void creds_released(struct creds *c, const struct ipc_msg *m)
+{
+	const struct msg_released *r = (const void *)m->data;
+	struct str text = str_mk(m->data + sizeof(*r), m->len - sizeof(*r));
+	struct cred *e = handle_get(&c->w->handles, m->id);
+	struct arena a = { 0 };
+	struct str form;
+
+	if (e == NULL || !e->asking)
+		return;
+	handle_free(&c->w->handles, m->id);
+	e->asking = false;
+	secret_free(e->value);
+	e->value = NULL;
+	if (r->status == RELEASE_OK && text.n > 0) {
+		e->value = secret_new(text.p, text.n);
+		if (e->value == NULL || !secret_sendable(e->value)) {
+			secret_free(e->value);
+			e->value = NULL;
+			failed(c, e, STR("the value is too long or has a line break or NUL in it"));
+		} else {
+			e->until_ms = loop_now_ms(c->w->loop) + r->valid_ms;
+			remember(c, text);
+			form = inject_wire_form(&a, &e->in, text);
+			if (form.n > 0)
+				remember(c, form);
+		}
+	} else {
+		failed(c, e, text);
+	}
+	arena_fini(&a);
+	wake(c, e);
+}
+
+void creds_link_lost(struct creds *c)
+{
+	for (struct cred *e = c->list; e != NULL; e = e->next) {
+		if (!e->asking)
+			continue;
+		handle_free(&c->w->handles, e->id);
+		e->asking = false;
+		failed(c, e, STR("the role that holds the secrets went down"));
+		wake(c, e);
+	}
+}
+
+struct scrub_ref *creds_scrub(struct creds *c)
+{
+	if (c->seen_n == 0)
+		return NULL;
+	if (c->ref == NULL) {
+		struct str *v = must_malloc(c->seen_n * sizeof(*v));
+
+		for (size_t i = 0; i < c->seen_n; i++)
+			v[i] = secret_bytes(c->seen[i]);
+		c->ref = must_calloc(1, sizeof(*c->ref));
+		c->ref->set = scrub_set_new(v, c->seen_n);
+		c->ref->refs = 1;
+		free(v);
+	}
+	c->ref->refs++;
+	return c->ref;
+}
+
+void creds_scrub_done(struct scrub_ref *r)
+{
+	if (r == NULL || --r->refs > 0)
+		return;
+	scrub_set_free(r->set);
+	free(r);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records on their way to audit. A record stays here until audit says that it is appended; on a new link everything
+ * unacknowledged is sent again (audit knows request ids, so nothing is written twice). A request holds an in-flight slot,
+ * in a file that audit maps too, from before its first octet goes upstream until its record is appended.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "../../common/base/must.h"
+#include "../../common/sys/clock.h"
+#include "../../common/sys/log.h"
+#include "worker.h"
+
+#define SEND_AHEAD 128
+
+struct pending {
+	struct pending *next;
+	uint64_t number;
+	uint32_t slot, len;
+	uint8_t fields[];
+};
+struct reporter {
+	struct worker *w;
+	struct ipc *link;
+	struct inflight_slot *slots; /* NULL until audit gave them */
+	bool used[INFLIGHT_SLOTS];   /* ours until acknowledged */
+	uint32_t hint;
+	bool audit_ok;
+	uint64_t next_number;
+	struct pending *head, **tail, *unsent;
+	size_t count;
+};
+
+struct reporter *reporter_new(struct worker *w)
+{
+	struct reporter *r = must_calloc(1, sizeof(*r));
+
+	r->w = w;
+	r->tail = &r->head;
+	r->next_number = 1;
+	return r;
+}
+
+bool reporter_ok(const struct reporter *r)
+{
+	return r->link != NULL && r->slots != NULL && r->audit_ok && r->count < LIMIT_PENDING_RECORDS;
+}
+
+static void send_pending(struct reporter *r)
+{
+	while (r->link != NULL && r->unsent != NULL && ipc_queued(r->link) < SEND_AHEAD) {
+		struct pending *p = r->unsent;
+		struct msg_record m = { .number = p->number, .slot = p->slot };
+
+		if (!ipc_send2(r->link, MSG_RECORD, r->w->generation, 0, &m, sizeof(m), p->fields, p->len, NULL, 0))
+			return;
+		r->unsent = p->next;
+	}
+}
+
+void reporter_link(struct reporter *r, struct ipc *link)
+{
+	r->link = link;
+	r->audit_ok = false;
+	if (link == NULL)
+		return;
+	r->unsent = r->head;
+}
+
+static void take_slots(struct reporter *r, const struct ipc_msg *m)
+{
+	const struct msg_inflight *f = (const void *)m->data;
+	struct inflight_slot *s;
+
+	if (m->fd_n != 1 || f->slots != INFLIGHT_SLOTS || f->slot_size != INFLIGHT_SLOT_SIZE)
+		return;
+	s = mmap(NULL, sizeof(*s) * INFLIGHT_SLOTS, PROT_READ | PROT_WRITE, MAP_SHARED, m->fds[0], 0);
+	if (s == MAP_FAILED) {
+		log_error("cannot map the in-flight slots");
+		return;
+	}
+	if (r->slots != NULL) {
+		/* open requests go on: their slots move along if the file is another one */
+		for (uint32_t i = 0; i < INFLIGHT_SLOTS; i++) {
+			if (!r->used[i] || __atomic_load_n(&s[i].state, __ATOMIC_ACQUIRE) == 1)
+				continue;
+			memcpy(s[i].fields, r->slots[i].fields, sizeof(s[i].fields));
+			s[i].len = r->slots[i].len;
+			__atomic_store_n(&s[i].state, 1, __ATOMIC_RELEASE);
+		}
+		munmap(r->slots, sizeof(*s) * INFLIGHT_SLOTS);
+	}
+	r->slots = s;
+	r->audit_ok = true;
+	send_pending(r);
+}
+
+static void acknowledged(struct reporter *r, uint64_t number)
+{
+	while (r->head != NULL && r->head->number <= number) {
+		struct pending *p = r->head;
+
+		r->head = p->next;
+		if (r->head == NULL)
+			r->tail = &r->head;
+		if (r->unsent == p)
+			r->unsent = p->next;
+		if (p->slot != INFLIGHT_NO_SLOT) {
+			r->used[p->slot] = false;
+			__atomic_store_n(&r->slots[p->slot].state, 0, __ATOMIC_RELEASE);
+		}
+		r->count--;
+		free(p);
+	}
+	send_pending(r);
+}
+
+void reporter_message(struct reporter *r, const struct ipc_msg *m, int *fd_taken)
+{
+	(void)fd_taken;
+	switch (m->type) {
+	case MSG_INFLIGHT:
+		take_slots(r, m);
+		break;
+	case MSG_RECORDED:
+		acknowledged(r, ((const struct msg_recorded *)(const void *)m->data)->number);
+		break;
+	case MSG_AUDIT_STATE:
+		r->audit_ok = ((const struct msg_audit_state *)(const void *)m->data)->ok == 1 && r->slots != NULL;
+		break;
+	default:
+		break;
+	}
+}
+
+uint32_t reporter_slot(struct reporter *r, const struct buf *fields)
+{
+	for (uint32_t k = 0; k < INFLIGHT_SLOTS; k++) {
+		uint32_t i = (r->hint + k) % INFLIGHT_SLOTS;
+		struct inflight_slot *s = &r->slots[i];
+
+		if (r->used[i])
+			continue;
+		r->used[i] = true;
+		r->hint = i + 1;
+		s->len = (uint32_t)(buf_len(fields) < sizeof(s->fields) ? buf_len(fields) : sizeof(s->fields));
+		memcpy(s->fields, buf_data(fields), s->len);
+		__atomic_store_n(&s->state, 1, __ATOMIC_RELEASE);
+		return i;
+	}
+	return INFLIGHT_NO_SLOT;
+}
+
+void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields)
+{
+	struct buf extra = { 0 };
+	struct pending *p;
+
+	record_s(&extra, REC_POLICY_NAME, r->w->table ? table_name(r->w->table) : STR_NONE);
+	record_s(&extra, REC_POLICY_DIGEST, str_of(r->w->digest_hex));
+	record_u(&extra, REC_POLICY_GENERATION, r->w->generation);
+	p = must_malloc(sizeof(*p) + buf_len(fields) + buf_len(&extra));
+	p->next = NULL;
+	p->number = r->next_number++;
+	p->slot = slot;
+	p->len = (uint32_t)(buf_len(fields) + buf_len(&extra));
+	memcpy(p->fields, buf_data(fields), buf_len(fields));
+	memcpy(p->fields + buf_len(fields), buf_data(&extra), buf_len(&extra));
+	buf_fini(&extra);
+	/* a record is one message: what is too long for it was cut field by field before; paths may still add up */
+	if (p->len > msg_rules[MSG_RECORD].max - sizeof(struct msg_record))
+		p->len = 0;
+	if (p->len == 0) {
+		struct buf small = { 0 };
+
+		record_s(&small, REC_KIND, STR("request"));
+		record_s(&small, REC_DECISION, STR("deny"));
+		record_s(&small, REC_REASON, STR("record_too_long"));
+		record_u(&small, REC_TIME_MS, clock_wall_ms());
+		memcpy(p->fields, buf_data(&small), buf_len(&small));
+		p->len = (uint32_t)buf_len(&small);
+		buf_fini(&small);
+	}
+	*r->tail = p;
+	r->tail = &p->next;
+	if (r->unsent == NULL)
+		r->unsent = p;
+	r->count++;
+	send_pending(r);
+}
+
+void reporter_tick(struct reporter *r) { send_pending(r); }

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The worker's one user of OpenSSL. Toward the sandbox: identity, decision and mint happen in the client hello callback
+ * (the certificate callback is not called for resumed sessions; there are none here, and the name is needed first).
+ * Toward upstreams: chain, name, purpose and strength are verified; sessions are kept per origin and used once.
+ */
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <stdlib.h>
+
+#include "../../common/base/must.h"
+#include "../../common/sys/clock.h"
+#include "../../common/sys/log.h"
+#include "worker.h"
+
+#define LEAF_KEEP_MS (3ull * 24 * 3600 * 1000)     /* half of the seven days a leaf is valid */
+#define REFUSAL_LEAF_KEEP_MS (30ull * 60 * 1000)
+#define LEAF_BUCKETS 256
+#define CTX_CACHE 64
+
+struct leaf {
+	struct leaf *next;
+	uint64_t hash, until_ms, id;
+	X509 *x509;
+	bool refusal, asking, refused;
+	uint64_t *waiting;
+	size_t waiting_n, waiting_cap;
+	char host[CANON_HOST_MAX + 1];
+};
+struct dest_ctx {
+	uint32_t dest_index;
+	SSL_CTX *ctx;
+};
+struct tls {
+	struct worker *w;
+	SSL_CTX *server, *upstream;
+	EVP_PKEY *leaf_key;
+	struct leaf *leaves[LEAF_BUCKETS];
+	size_t leaf_n;
+	struct dest_ctx dests[CTX_CACHE];
+	unsigned dest_n;
+	int origin_idx;
+};
+
+static int on_client_hello(SSL *ssl, int *alert, void *arg)
+{
+	(void)arg;
+	return client_hello(SSL_get_app_data(ssl), ssl, alert);
+}
+
+/* http/1.1 where the client offers it, no protocol where it offers none; h2 alone cannot be served yet. */
+static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *outlen, const unsigned char *in, unsigned int inlen, void *arg)
+{
+	static const unsigned char h1[] = "http/1.1";
+
+	(void)ssl;
+	(void)arg;
+	for (unsigned i = 0; i < inlen && i + 1 + in[i] <= inlen; i += 1u + in[i]) {
+		if (in[i] == 8 && memcmp(in + i + 1, h1, 8) == 0) {
+			*out = in + i + 1;
+			*outlen = 8;
+			return SSL_TLSEXT_ERR_OK;
+		}
+	}
+	return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+static int on_new_session(SSL *ssl, SSL_SESSION *s)
+{
+	void *origin = SSL_get_app_data(ssl);
+
+	if (origin == NULL)
+		return 0;
+	upstreams_new_session(origin, s);
+	return 1; /* taken */
+}
+
+static void common_options(SSL_CTX *ctx)
+{
+	SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
+	SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+	SSL_CTX_set_read_ahead(ctx, 1);
+	SSL_CTX_set_default_read_buffer_len(ctx, 65536);
+	SSL_CTX_set1_groups_list(ctx, "X25519:P-256:P-384");
+	SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
+}
+
+static SSL_CTX *upstream_ctx(struct tls *t, X509_STORE *store, const struct dest *d)
+{
+	static const unsigned char alpn[] = "\x08http/1.1";
+	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+	X509_VERIFY_PARAM *p;
+
+	MUST(ctx != NULL);
+	(void)t;
+	common_options(ctx);
+	SSL_CTX_set_security_level(ctx, 2);
+	/* ephemeral key agreement with AEAD only */
+	SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20");
+	if (d != NULL && d->tls_min == 13)
+		SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION);
+	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+	p = SSL_CTX_get0_param(ctx);
+	X509_VERIFY_PARAM_set_hostflags(p, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	X509_VERIFY_PARAM_set_purpose(p, X509_PURPOSE_SSL_SERVER);
+	X509_VERIFY_PARAM_set_auth_level(p, 2);
+	X509_VERIFY_PARAM_set_depth(p, 10);
+	if (store != NULL)
+		SSL_CTX_set1_verify_cert_store(ctx, store);
+	SSL_CTX_set_alpn_protos(ctx, alpn, sizeof(alpn) - 1);
+	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+	SSL_CTX_sess_set_new_cb(ctx, on_new_session);
+	return ctx;
+}
+
+struct tls *tls_new(struct worker *w)
+{
+	struct tls *t = must_calloc(1, sizeof(*t));
+
+	t->w = w;
+	t->server = SSL_CTX_new(TLS_server_method());
+	MUST(t->server != NULL);
+	common_options(t->server);
+	SSL_CTX_set_options(t->server, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
+	SSL_CTX_set_num_tickets(t->server, 0);
+	SSL_CTX_set_session_cache_mode(t->server, SSL_SESS_CACHE_OFF);
+	SSL_CTX_set_cipher_list(t->server, "ECDHE+AESGCM:ECDHE+CHACHA20");
+	SSL_CTX_set_client_hello_cb(t->server, on_client_hello, NULL);
+	SSL_CTX_set_alpn_select_cb(t->server, on_alpn, NULL);
+	return t;
+}
+
+/* One handshake with itself in memory: fetches every algorithm, loads error strings, seeds the generator. */
+void tls_warm(struct tls *t)
+{
+	EVP_PKEY *key = EVP_EC_gen("P-256");
+	X509 *x = X509_new();
+	SSL_CTX *sc = SSL_CTX_new(TLS_server_method()), *cc = upstream_ctx(t, NULL, NULL);
+	SSL *s, *c;
+	BIO *b1, *b2;
+	unsigned char *der = NULL;
+	int n;
+
+	MUST(key != NULL && x != NULL && sc != NULL);
+	X509_set_version(x, 2);
+	ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
+	X509_gmtime_adj(X509_getm_notBefore(x), 0);
+	X509_gmtime_adj(X509_getm_notAfter(x), 60);
+	X509_set_pubkey(x, key);
+	X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)"warm", -1, -1, 0);
+	X509_set_issuer_name(x, X509_get_subject_name(x));
+	MUST(X509_sign(x, key, EVP_sha256()) > 0);
+	n = i2d_X509(x, &der);
+	MUST(n > 0);
+	OPENSSL_free(der);
+	for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+		common_options(sc);
+		SSL_CTX_use_certificate(sc, x);
+		SSL_CTX_use_PrivateKey(sc, key);
+		s = SSL_new(sc);
+		c = SSL_new(cc);
+		MUST(s != NULL && c != NULL && BIO_new_bio_pair(&b1, 0, &b2, 0) == 1);
+		SSL_set_bio(s, b1, b1);
+		SSL_set_bio(c, b2, b2);
+		SSL_set_verify(c, SSL_VERIFY_NONE, NULL);
+		SSL_set_max_proto_version(c, version);
+		SSL_set_tlsext_host_name(c, "warm.invalid");
+		SSL_set_accept_state(s);
+		SSL_set_connect_state(c);
+		for (int i = 0; i < 10 && !(SSL_is_init_finished(s) && SSL_is_init_finished(c)); i++) {
+			SSL_do_handshake(c);
+			SSL_do_handshake(s);
+		}
+		MUST(SSL_is_init_finished(s) && SSL_is_init_finished(c));
+		SSL_free(s);
+		SSL_free(c);
+	}
+	(void)X509_verify_cert_error_string(X509_V_ERR_CERT_HAS_EXPIRED);
+	(void)ERR_reason_error_string(ERR_PACK(ERR_LIB_SSL, 0, SSL_R_BAD_SSL_FILETYPE));
+	ERR_clear_error();
+	SSL_CTX_free(sc);
+	SSL_CTX_free(cc);
+	X509_free(x);
+	EVP_PKEY_free(key);
+	conn_bio_method();
+}
+
+bool tls_set_leaf_key(struct tls *t, const uint8_t *der, size_t n)
+{
+	EVP_PKEY *k = d2i_AutoPrivateKey(NULL, &der, (long)n);
+
+	if (k == NULL)
+		return false;
+	EVP_PKEY_free(t->leaf_key);
+	t->leaf_key = k;
+	/* leaves carry the key of the ca that minted them: after its restart all are minted anew */
+	for (unsigned i = 0; i < LEAF_BUCKETS; i++) {
+		for (struct leaf *l = t->leaves[i]; l != NULL; l = l->next) {
+			X509_free(l->x509);
+			l->x509 = NULL;
+			l->until_ms = 0;
+		}
+	}
+	return true;
+}
+
+static void wake(struct tls *t, struct leaf *l)
+{
+	uint64_t *ids = l->waiting;
+	size_t n = l->waiting_n;
+
+	l->waiting = NULL;
+	l->waiting_n = l->waiting_cap = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct conn *c = handle_get(&t->w->handles, ids[i]);
+
+		if (c != NULL)
+			conn_kick(c);
+	}
+	free(ids);
+}
+
+static void forget_some(struct tls *t)
+{
+	/* the cache is full: a bucket at random makes room; a leaf costs the ca 0.1 ms to mint again */
+	uint8_t b;
+
+	random_fill(&b, 1);
+	for (struct leaf **p = &t->leaves[b % LEAF_BUCKETS]; *p != NULL;) {
+		struct leaf *l = *p;
+
+		if (l->asking) {
+			p = &l->next;
+			continue;
+		}
+		*p = l->next;
+		X509_free(l->x509);
+		free(l->waiting);
+		free(l);
+		t->leaf_n--;
+	}
+}
+
+static struct leaf *leaf_of(struct tls *t, struct str host, bool refusal)
+{
+	uint64_t h = hash_bytes(host.p, host.n);
+	struct leaf *l, **b = &t->leaves[h % LEAF_BUCKETS];
+
+	for (l = *b; l != NULL; l = l->next)
+		if (l->hash == h && l->refusal == refusal && str_eq(str_of(l->host), host))
+			return l;
+	for (int i = 0; i < 64 && t->leaf_n >= LIMIT_LEAVES; i++)
+		forget_some(t);
+	l = must_calloc(1, sizeof(*l));
+	l->hash = h;
+	l->refusal = refusal;
+	MUST(host.n <= CANON_HOST_MAX);
+	memcpy(l->host, host.p, host.n);
+	l->next = *b;
+	*b = l;
+	t->leaf_n++;
+	return l;
+}
+
+static bool ask(struct tls *t, struct leaf *l)
+{
+	struct msg_mint m = { .kind = l->refusal ? MINT_REFUSAL : MINT_LEAF };
+
+	if (l->asking)
+		return true;
+	if (t->w->ca == NULL || t->leaf_key == NULL)
+		return false;
+	l->id = handle_new(&t->w->handles, l);
+	if (!ipc_send2(t->w->ca, MSG_MINT, t->w->generation, l->id, &m, sizeof(m), l->host, strlen(l->host), NULL, 0)) {
+		handle_free(&t->w->handles, l->id);
+		return false;
+	}
+	l->asking = true;
+	l->refused = false;
+	return true;
+}
+
+void tls_want_leaf(struct tls *t, struct str host, bool refusal)
+{
+	struct leaf *l = leaf_of(t, host, refusal);
+
+	if (l->x509 == NULL || loop_now_ms(t->w->loop) >= l->until_ms)
+		ask(t, l);
+}
+
+enum leaf_state tls_leaf(struct tls *t, SSL *ssl, struct str host, bool refusal, uint64_t client_handle)
+{
+	struct leaf *l = leaf_of(t, host, refusal);
+
+	if (l->x509 != NULL && loop_now_ms(t->w->loop) < l->until_ms) {
+		if (SSL_use_certificate(ssl, l->x509) != 1 || SSL_use_PrivateKey(ssl, t->leaf_key) != 1) {
+			ERR_clear_error();
+			return LEAF_NO_CA;
+		}
+		return LEAF_READY;
+	}
+	if (l->refused) {
+		l->refused = false; /* the next client asks again */
+		return LEAF_REFUSED;
+	}
+	if (!ask(t, l))
+		return LEAF_NO_CA;
+	if (l->waiting_n == l->waiting_cap) {
+		l->waiting_cap = l->waiting_cap ? l->waiting_cap * 2 : 4;
+		l->waiting = must_realloc(l->waiting, l->waiting_cap * sizeof(*l->waiting));
+	}
+	l->waiting[l->waiting_n++] = client_handle;
+	return LEAF_WAIT;
+}
+
+void tls_minted(struct tls *t, const struct ipc_msg *m)
+{
+	const struct msg_minted *a = (const void *)m->data;
+	const unsigned char *der = m->data + sizeof(*a);
+	struct leaf *l = handle_get(&t->w->handles, m->id);
+
+	if (l == NULL || !l->asking)
+		return;
+	handle_free(&t->w->handles, m->id);
+	l->asking = false;
+	X509_free(l->x509);
+	l->x509 = a->status == MINT_OK ? d2i_X509(NULL, &der, (long)(m->len - sizeof(*a))) : NULL;
+	l->refused = l->x509 == NULL;
+	if (l->x509 != NULL)
+		l->until_ms = loop_now_ms(t->w->loop) + (l->refusal ? REFUSAL_LEAF_KEEP_MS : LEAF_KEEP_MS);
+	ERR_clear_error();
+	wake(t, l);
+}
+
+void tls_ca_lost(struct tls *t)
+{
+	for (unsigned i = 0; i < LEAF_BUCKETS; i++) {
+		for (struct leaf *l = t->leaves[i]; l != NULL; l = l->next) {
+			if (!l->asking)
+				continue;
+			handle_free(&t->w->handles, l->id);
+			l->asking = false;
+			wake(t, l);
+		}
+	}
+}
+
+SSL *tls_server(struct tls *t, void *client)
+{
+	SSL *s = SSL_new(t->server);
+
+	MUST(s != NULL);
+	SSL_set_app_data(s, client);
+	SSL_set_accept_state(s);
+	return s;
+}
+
+static SSL_CTX *dest_ctx(struct tls *t, const struct dest *d, const char **cause)
+{
+	X509_STORE *store;
+	struct str der;
+	SSL_CTX *ctx;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->dest_n; i++)
+		if (t->dests[i].dest_index == d->index)
+			return t->dests[i].ctx;
+	if (d->has_ca) {
+		store = X509_STORE_new();
+		for (unsigned i = 0; dest_ca(d, i, &der); i++) {
+			const unsigned char *p = (const unsigned char *)der.p;
+			X509 *x = d2i_X509(NULL, &p, (long)der.n);
+
+			if (x != NULL && X509_STORE_add_cert(store, x) == 1)
+				n++;
+			X509_free(x);
+		}
+		/* a listed certificate is trusted as it is, also when it is not self-signed */
+		X509_VERIFY_PARAM_set_flags(X509_STORE_get0_param(store), X509_V_FLAG_PARTIAL_CHAIN);
+	} else {
+		store = t->w->trust != NULL ? trust_store_new(t->w->trust) : NULL;
+		n = store != NULL;
+	}
+	if (n == 0) {
+		X509_STORE_free(store);
+		*cause = "there are no trust anchors for it";
+		return NULL;
+	}
+	ctx = upstream_ctx(t, store, d);
+	X509_STORE_free(store);
+	if (t->dest_n == CTX_CACHE) {
+		SSL_CTX_free(t->dests[0].ctx);
+		memmove(t->dests, t->dests + 1, sizeof(t->dests[0]) * (CTX_CACHE - 1));
+		t->dest_n--;
+	}
+	t->dests[t->dest_n++] = (struct dest_ctx){ d->index, ctx };
+	return ctx;
+}
+
+SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *host, void *origin, const char **cause)
+{
+	SSL_CTX *ctx;
+	SSL *s;
+	bool ok;
+
+	if (!d->has_ca && d->tls_min != 13) {
+		if (t->upstream == NULL) {
+			X509_STORE *store = t->w->trust != NULL ? trust_store_new(t->w->trust) : NULL;
+
+			if (store == NULL) {
+				*cause = "there are no trust anchors";
+				return NULL;
+			}
+			t->upstream = upstream_ctx(t, store, NULL);
+			X509_STORE_free(store);
+		}
+		ctx = t->upstream;
+	} else {
+		ctx = dest_ctx(t, d, cause);
+		if (ctx == NULL)
+			return NULL;
+	}
+	s = SSL_new(ctx);
+	MUST(s != NULL);
+	SSL_set_app_data(s, origin);
+	SSL_set_connect_state(s);
+	if (host->ip.family != 0) {
+		ok = X509_VERIFY_PARAM_set1_ip(SSL_get0_param(s), host->ip.family == 4 ? host->ip.b + 12 : host->ip.b, host->ip.family == 4 ? 4 : 16) == 1;
+	} else {
+		ok = SSL_set1_host(s, host->text) == 1 && SSL_set_tlsext_host_name(s, host->text) == 1;
+	}
+	MUST(ok);
+	return s;
+}
+
+const char *tls_verify_cause(SSL *ssl)
+{
+	long v = SSL_get_verify_result(ssl);
+	unsigned long e = ERR_peek_error();
+	const char *text = NULL;
+
+	if (v != X509_V_OK)
+		text = X509_verify_cert_error_string(v);
+	else if (e != 0)
+		text = ERR_reason_error_string(e);
+	return text != NULL ? text : "the handshake was broken off";
+}
+
+void tls_peer_facts(SSL *ssl, struct upstream_facts *f)
+{
+	X509 *x = SSL_get0_peer_certificate(ssl);
+	unsigned char md[32];
+	unsigned n = 0;
+	static const char hex[] = "0123456789abcdef";
+
+	f->tls_version = SSL_get_version(ssl);
+	f->tls_cipher = SSL_get_cipher_name(ssl);
+	if (x == NULL)
+		return;
+	X509_NAME_oneline(X509_get_issuer_name(x), f->issuer, sizeof(f->issuer));
+	if (X509_digest(x, EVP_sha256(), md, &n) == 1)
+		for (unsigned i = 0; i < n && i < 32; i++) {
+			f->cert_sha256[2 * i] = hex[md[i] >> 4];
+			f->cert_sha256[2 * i + 1] = hex[md[i] & 15];
+		}
+	f->cert_sha256[64] = 0;
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The worker: links to the other roles, the sandbox's listeners, the sweep. See worker.h. */
+#include "worker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../../common/base/must.h"
+#include "../../common/sys/clock.h"
+#include "../../common/sys/role.h"
+#include "../../common/sys/log.h"
+#include "../roles.h"
+
+#define SWEEP_MS 1000
+#define ACCEPT_BATCH 64
+
+uint64_t handle_new(struct handles *h, void *obj)
+{
+	uint32_t i;
+
+	if (h->free != 0) {
+		i = h->free - 1;
+		h->free = h->s[i].next;
+	} else {
+		if (h->n == h->cap) {
+			h->cap = h->cap ? h->cap * 2 : 64;
+			h->s = must_realloc(h->s, h->cap * sizeof(*h->s));
+		}
+		i = h->n++;
+		h->s[i].gen = 0;
+	}
+	h->s[i].obj = obj;
+	h->s[i].gen++; /* never 0: an id is never 0 */
+	return (uint64_t)h->s[i].gen << 32 | i;
+}
+
+void *handle_get(const struct handles *h, uint64_t id)
+{
+	uint32_t i = (uint32_t)id;
+
+	return i < h->n && h->s[i].gen == (uint32_t)(id >> 32) ? h->s[i].obj : NULL;
+}
+
+void handle_free(struct handles *h, uint64_t id)
+{
+	uint32_t i = (uint32_t)id;
+
+	if (handle_get(h, id) == NULL)
+		return;
+	h->s[i].obj = NULL;
+	h->s[i].next = h->free;
+	h->free = i + 1;
+}
+
+void worker_request_id(struct worker *w, char out[33])
+{
+	snprintf(out, 33, "%s%08x", w->id_prefix, w->id_next++);
+}
+
+/* --- links --------------------------------------------------------------------------------------------------------- */
+
+static void on_peer(struct ipc *c, const struct ipc_msg *m)
+{
+	struct worker *w = ipc_arg(c);
+	int taken = 0;
+
+	if (m == NULL) {
+		/* the supervisor makes a new link when the role is back; until then what needs it is refused */
+		switch (ipc_peer(c)) {
+		case ROLE_DIALER:
+			w->dialer = NULL;
+			upstreams_dialer_lost(w->ups);
+			break;
+		case ROLE_CA:
+			w->ca = NULL;
+			tls_ca_lost(w->tls);
+			break;
+		case ROLE_SECRETS:
+			w->secrets = NULL;
+			creds_link_lost(w->creds);
+			break;
+		case ROLE_AUDIT:
+			w->audit = NULL;
+			reporter_link(w->rep, NULL);
+			break;
+		default:
+			break;
+		}
+		ipc_free(c);
+		return;
+	}
+	switch (m->type) {
+	case MSG_DIALED:
+		upstreams_dialed(w->ups, m, &taken);
+		if (taken)
+			((struct ipc_msg *)(uintptr_t)m)->fds[0] = -1;
+		break;
+	case MSG_LEAF_KEY:
+		if (!tls_set_leaf_key(w->tls, m->data, m->len))
+			log_error("the leaf key from the ca could not be read");
+		break;
+	case MSG_MINTED:
+		tls_minted(w->tls, m);
+		break;
+	case MSG_RELEASED:
+		creds_released(w->creds, m);
+		break;
+	default:
+		reporter_message(w->rep, m, &taken);
+		break;
+	}
+}
+
+static void take_peer(struct worker *w, struct ipc_msg *m)
+{
+	const struct msg_peer *p = (const void *)m->data;
+	struct ipc **slot;
+
+	if (m->fd_n != 1)
+		return;
+	switch (p->role) {
+	case ROLE_DIALER:
+		slot = &w->dialer;
+		break;
+	case ROLE_CA:
+		slot = &w->ca;
+		break;
+	case ROLE_SECRETS:
+		slot = &w->secrets;
+		break;
+	case ROLE_AUDIT:
+		slot = &w->audit;
+		break;
+	default:
+		return;
+	}
+	if (*slot != NULL) {
+		/* the old one is as good as dead */
+		struct ipc *old = *slot;
+
+		*slot = NULL;
+		if (p->role == ROLE_DIALER)
+			upstreams_dialer_lost(w->ups);
+		else if (p->role == ROLE_CA)
+			tls_ca_lost(w->tls);
+		else if (p->role == ROLE_SECRETS)
+			creds_link_lost(w->creds);
+		else
+			reporter_link(w->rep, NULL);
+		ipc_free(old);
+	}
+	*slot = ipc_new(w->loop, m->fds[0], ROLE_WORKER, p->role, on_peer, w);
+	m->fds[0] = -1;
+	if (p->role == ROLE_AUDIT)
+		reporter_link(w->rep, *slot);
+}
+
+static void bad_sandbox(struct worker *w, const struct msg_sandbox *s, const char *text)
+{
+	struct msg_sandbox_ref ref = { s->sandbox, s->generation };
+
+	log_error("sandbox %u: %s", s->sandbox, text);
+	ipc_send2(w->sup, MSG_SANDBOX_BAD, s->generation, 0, &ref, sizeof(ref), text, strlen(text), NULL, 0);
+}
+
+/* There is one worker in a process, and its listeners' watches stand in it. */
+static struct worker the_worker;
+
+static void on_udp(struct watch *wt, uint32_t events)
+{
+	(void)events;
+	names_udp(the_worker.names, wt->fd);
+}
+
+static void on_listener(struct watch *wt, uint32_t events)
+{
+	struct worker *w = &the_worker;
+
+	(void)events;
+	for (int i = 0; i < ACCEPT_BATCH; i++) {
+		int fd;
+
+		if (w->clients.n >= LIMIT_CLIENTS) {
+			/* the rest waits in the backlog until some have gone; the sweep looks again */
+			w->accept_paused = true;
+			for (unsigned k = 0; k < w->listener_n; k++)
+				if (w->listener_watch[k].fn == on_listener)
+					watch_set(&w->listener_watch[k], 0);
+			return;
+		}
+		fd = accept4(wt->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd < 0)
+			return;
+		client_accept(w, fd, LISTENER_NONE);
+	}
+}
+
+static void take_sandbox(struct worker *w, struct ipc_msg *m)
+{
+	const struct msg_sandbox *s = (const void *)m->data;
+	struct msg_sandbox_ref ref = { s->sandbox, s->generation };
+	static const char hex[] = "0123456789abcdef";
+	struct err err = ERR_INIT;
+	struct table *t;
+
+	if (m->fd_n != 1u + s->listeners || s->listeners > MSG_LISTENERS_MAX || (w->have_sandbox && w->sandbox != s->sandbox)) {
+		bad_sandbox(w, s, "unexpected descriptors, or another sandbox than before");
+		return;
+	}
+	if (table_open(&t, m->fds[0], &err) < 0) {
+		bad_sandbox(w, s, err.text);
+		return;
+	}
+	/* one generation in a worker's life for now: a reload is a new table beside the old (strings borrow from it) */
+	w->table = t;
+	w->sandbox = s->sandbox;
+	w->generation = s->generation;
+	w->explain_denials = (s->flags & SANDBOX_EXPLAIN_DENIALS) != 0;
+	memcpy(w->name, s->name, sizeof(w->name));
+	w->name[sizeof(w->name) - 1] = 0;
+	for (int i = 0; i < 32; i++) {
+		w->digest_hex[2 * i] = hex[s->table_digest[i] >> 4];
+		w->digest_hex[2 * i + 1] = hex[s->table_digest[i] & 15];
+	}
+	for (unsigned i = 0; i < s->listeners && !w->have_sandbox; i++) {
+		bool udp = s->kinds[i] == LISTENER_DNS_UDP4 || s->kinds[i] == LISTENER_DNS_UDP6;
+
+		if (s->kinds[i] == LISTENER_DIAG)
+			continue;
+		w->listeners[w->listener_n] = m->fds[1 + i];
+		w->listener_kinds[w->listener_n] = s->kinds[i];
+		m->fds[1 + i] = -1;
+		watch_start(w->loop, &w->listener_watch[w->listener_n], w->listeners[w->listener_n], EPOLLIN, udp ? on_udp : on_listener);
+		w->listener_n++;
+	}
+	w->have_sandbox = true;
+	ipc_send(w->sup, MSG_SANDBOX_OK, s->generation, 0, &ref, sizeof(ref), NULL, 0);
+}
+
+static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
+{
+	struct worker *w = ipc_arg(c);
+	struct ipc_msg *m = (struct ipc_msg *)(uintptr_t)cm;
+
+	if (m == NULL) {
+		_exit(0); /* no supervisor, no network */
+	}
+	switch (m->type) {
+	case MSG_START:
+		if (m->fd_n >= 1) {
+			struct err err = ERR_INIT;
+
+			if (trust_map(&w->trust, m->fds[0], &err) < 0) {
+				log_error("trust anchors: %s", err.text);
+				_exit(1);
+			}
+		}
+		role_ready(c, ROLE_WORKER, -1);
+		break;
+	case MSG_SANDBOX:
+		take_sandbox(w, m);
+		break;
+	case MSG_PEER:
+		take_peer(w, m);
+		break;
+	case MSG_SANDBOX_GONE:
+	case MSG_SHUTDOWN:
+		loop_stop(w->loop);
+		break;
+	default:
+		break;
+	}
+}
+
+/* --- time ---------------------------------------------------------------------------------------------------------- */
+
+static void on_sweep(struct timer *t)
+{
+	struct worker *w = (struct worker *)((char *)t - offsetof(struct worker, sweep));
+	static uint32_t quiet;
+
+	client_sweep(w);
+	upstreams_sweep(w->ups);
+	names_tick(w->names);
+	reporter_tick(w->rep);
+	if (w->accept_paused && w->clients.n < LIMIT_CLIENTS) {
+		w->accept_paused = false;
+		for (unsigned i = 0; i < w->listener_n; i++)
+			if (w->listener_watch[i].fn == on_listener)
+				watch_set(&w->listener_watch[i], EPOLLIN);
+	}
+	/* memory goes back when nothing is going on (engineering: 5.3 -> 1.4 MiB) */
+	if (w->clients.n > 0)
+		quiet = 0;
+	else if (++quiet == 3)
+		malloc_trim(0);
+	timer_start(w->loop, &w->sweep, SWEEP_MS, on_sweep);
+}
+
+int worker_main(int link_fd)
+{
+	struct worker *w = &the_worker;
+	uint8_t seed[16];
+	uint8_t id[8];
+
+	log_title("worker");
+	signal(SIGPIPE, SIG_IGN);
+	random_fill(seed, sizeof(seed));
+	hash_seed(seed);
+	random_fill(id, sizeof(id));
+	for (int i = 0; i < 8; i++)
+		snprintf(w->id_prefix + 2 * i, 3, "%02x", id[i]);
+	w->loop = loop_new();
+	w->rep = reporter_new(w);
+	w->creds = creds_new(w);
+	w->names = names_new(w);
+	w->tls = tls_new(w);
+	tls_warm(w->tls);
+	w->ups = upstreams_new(w);
+	w->sup = ipc_new(w->loop, link_fd, ROLE_WORKER, ROLE_SUPERVISOR, on_supervisor, w);
+	timer_start(w->loop, &w->sweep, SWEEP_MS, on_sweep);
+	loop_run(w->loop);
+	return 0;
+}

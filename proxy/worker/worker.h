@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_WORKER_H
+#define SP_WORKER_H
+/*
+ * The worker of one sandbox: its bytes and its upstreams'. Everything it works with came to it as a descriptor or a
+ * message; it opens, makes and connects nothing (see common/sys/syscalls.def). What a broken worker yields is written in
+ * docs/THREATS.md.
+ *
+ *   worker.c  links, listeners, the sweep     client.c  one connection from the sandbox    upstream.c  origins and pool
+ *   tls.c     contexts, leaves, verification  creds.c   values in use, scrub set           reporter.c  records, slots
+ *   names.c   DNS inside, synthetic addresses
+ */
+#include <openssl/ssl.h>
+
+#include "../../common/msg.h"
+#include "../../common/policy/decide.h"
+#include "../../common/sys/ipc.h"
+#include "../../common/trust.h"
+#include "../exchange/exchange.h"
+#include "conn.h"
+
+/* Named limits; see docs/man/sallyport-proxy.8. */
+#define LIMIT_CLIENTS 8192          /* connections of one sandbox */
+#define LIMIT_PENDING_RECORDS 4096
+#define LIMIT_HANDSHAKE_MS 10000    /* TCP accept to TLS done; TLS toward an upstream */
+#define LIMIT_SNIFF_MS 10000        /* first octet of a transparent connection */
+#define LIMIT_HEAD_MS 20000         /* first octet of a head to its end */
+#define LIMIT_IDLE_MS 600000        /* between requests, or without an octet either way within one */
+#define LIMIT_POOL_IDLE_MS 55000
+#define LIMIT_POOL_PER_ORIGIN 256
+#define LIMIT_LINGER_MS 2000        /* after a refusal: how long what still comes is thrown away */
+#define LIMIT_LINGER_BYTES (1024 * 1024)
+#define LIMIT_LEAVES 2048
+#define LIMIT_MEMORY (512u << 20)   /* queues of all connections of one sandbox */
+
+/* Names for objects that answers from other roles come back to: index and generation. */
+struct handles {
+	struct handle_slot { void *obj; uint32_t gen, next; } *s;
+	uint32_t n, cap, free;
+};
+uint64_t handle_new(struct handles *h, void *obj);
+void *handle_get(const struct handles *h, uint64_t id);
+void handle_free(struct handles *h, uint64_t id);
+
+struct reporter;
+struct creds;
+struct names;
+struct tls;
+struct upstreams;
+struct worker {
+	struct loop *loop;
+	struct ipc *sup, *dialer, *ca, *secrets, *audit;
+	struct table *table;
+	uint32_t sandbox, generation;
+	bool explain_denials, have_sandbox;
+	char name[MSG_NAME_MAX];
+	char digest_hex[65];
+	int listeners[MSG_LISTENERS_MAX];
+	uint8_t listener_kinds[MSG_LISTENERS_MAX];
+	struct watch listener_watch[MSG_LISTENERS_MAX];
+	unsigned listener_n;
+	bool accept_paused;
+	struct conn_list clients, upstream_conns;
+	struct handles handles;
+	struct trust *trust;
+	struct reporter *rep;
+	struct creds *creds;
+	struct names *names;
+	struct tls *tls;
+	struct upstreams *ups;
+	struct timer sweep;
+	char id_prefix[17];
+	uint32_t id_next;
+};
+void worker_request_id(struct worker *w, char out[33]);
+
+/* reporter.c */
+struct reporter *reporter_new(struct worker *w);
+void reporter_link(struct reporter *r, struct ipc *link); /* NULL: gone */
+void reporter_message(struct reporter *r, const struct ipc_msg *m, int *fd_taken);
+bool reporter_ok(const struct reporter *r);
+/* A slot for a request, filled with what is known; INFLIGHT_NO_SLOT when none is free. */
+uint32_t reporter_slot(struct reporter *r, const struct buf *fields);
+/* Queues a record; common fields (policy) are added. */
+void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields);
+void reporter_tick(struct reporter *r);
+
+/* creds.c */
+struct creds *creds_new(struct worker *w);
+enum secret_state creds_get(struct creds *c, struct exchange *x, const struct dest *d, const struct inject *in, struct str *value, struct str *cause);
+void creds_released(struct creds *c, const struct ipc_msg *m);
+void creds_link_lost(struct creds *c);
+struct scrub_ref *creds_scrub(struct creds *c);
+void creds_scrub_done(struct scrub_ref *r);
+
+/* tls.c */
+struct tls *tls_new(struct worker *w);
+void tls_warm(struct tls *t); /* everything that OpenSSL loads lazily, before confinement */
+bool tls_set_leaf_key(struct tls *t, const uint8_t *der, size_t n);
+enum leaf_state { LEAF_NONE = 0, LEAF_READY, LEAF_WAIT, LEAF_REFUSED, LEAF_NO_CA };
+/* The leaf for host: READY: installed into ssl. WAIT: the client with that handle is kicked when it has come. */
+enum leaf_state tls_leaf(struct tls *t, SSL *ssl, struct str host, bool refusal, uint64_t client_handle);
+void tls_want_leaf(struct tls *t, struct str host, bool refusal); /* ahead of need */
+void tls_minted(struct tls *t, const struct ipc_msg *m);
+void tls_ca_lost(struct tls *t);
+SSL *tls_server(struct tls *t, void *client);
+/* The destination's own anchors or the public ones. NULL: *cause says why. */
+SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *host, void *origin, const char **cause);
+const char *tls_verify_cause(SSL *ssl);
+void tls_peer_facts(SSL *ssl, struct upstream_facts *f);
+
+/* names.c */
+struct names *names_new(struct worker *w);
+void names_udp(struct names *n, int fd);
+/* One DNS message over TCP: answer appended with its length. False: close. */
+bool names_tcp(struct names *n, const uint8_t *p, size_t len, struct buf *out);
+/* The name that a synthetic address stands for; NULL if it is none of ours. */
+const struct canon_host *names_of_address(struct names *n, const struct ip *a);
+void names_tick(struct names *n);
+
+/* client.c */
+void client_accept(struct worker *w, int fd, uint8_t listener_kind);
+void client_sweep(struct worker *w);
+extern const struct exchange_host worker_exchange_host;
+/* From tls.c's client hello callback. */
+int client_hello(void *client, SSL *ssl, int *alert);
+
+/* upstream.c */
+struct upstreams *upstreams_new(struct worker *w);
+void upstreams_acquire(struct upstreams *u, struct exchange *x, const struct upstream_want *want);
+void upstreams_cancel(struct upstreams *u, struct exchange *x);
+void upstreams_dialed(struct upstreams *u, const struct ipc_msg *m, int *fd_taken);
+void upstreams_dialer_lost(struct upstreams *u);
+void upstreams_sweep(struct upstreams *u);
+void upstreams_new_session(void *origin, SSL_SESSION *s); /* takes s */
+size_t upstreams_idle(const struct upstreams *u);
+#endif
