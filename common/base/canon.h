@@ -35,6 +35,7 @@ bool canon_authority(struct str in, uint16_t default_port, struct canon_host *ho
 
 struct canon_path_opts { /* policy.md `paths:` of a destination */
 	bool encoded_slash_keep, empty_segments_keep, raw;
+	bool pattern; /* in is a rule: a raw star stays one in the match form; in a request it becomes %2A */
 };
 /*
  * Path without query, as in policy.md 2.5 and 2.7. `wire` is what is sent (escapes of unreserved characters decoded,

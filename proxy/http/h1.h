@@ -37,6 +37,8 @@ struct h1_body {
 	uint64_t left;    /* octets left of the length or chunk */
 	uint32_t meta;    /* octets of size line or trailer section so far, limited */
 	uint64_t total;   /* content octets delivered */
+	uint32_t name_mask, name_at; /* trailer field name: which forbidden ones still fit */
+	bool in_value;
 };
 void h1_body_init(struct h1_body *b, enum http_framing framing, uint64_t content_length);
 /*

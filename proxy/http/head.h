@@ -74,6 +74,7 @@ struct http_response {
 	struct http_fields fields;
 	enum http_framing framing;
 	uint64_t content_length;
+	bool has_length;    /* Content-Length was there, also where there is no content (HEAD, 304) */
 	bool keep_alive;
 };
 

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Content framing of HTTP/1.1 (RFC 9112 6, 7): strict, one run of content per call. */
+#include "h1.h"
+
+#define CHUNK_DIGITS_MAX 16
+#define CHUNK_EXT_MAX 1024   /* octets of a size line */
+#define TRAILER_MAX 16384    /* octets of a trailer section */
+
+enum { ST_SIZE_FIRST = 0, ST_SIZE, ST_EXT, ST_SIZE_LF, ST_DATA, ST_DATA_CR, ST_DATA_LF, ST_TRAILER_START, ST_TRAILER, ST_TRAILER_LF, ST_END_LF };
+
+void h1_body_init(struct h1_body *b, enum http_framing framing, uint64_t length)
+{
+	*b = (struct h1_body){ .framing = framing };
+	if (framing == HTTP_BODY_LENGTH)
+		b->left = length;
+	b->done = framing == HTTP_BODY_NONE || (framing == HTTP_BODY_LENGTH && length == 0);
+}
+
+bool h1_body_eof(const struct h1_body *b) { return b->done || b->framing == HTTP_BODY_CLOSE; }
+
+static long bad(struct http_fault *f, const char *reason)
+{
+	*f = (struct http_fault){ 400, "malformed_request", reason };
+	return -1;
+}
+
+static int hexval(uint8_t c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+/* Extensions are dropped; what may stand in them is visible ASCII, SP, HTAB and obs-text, no quoted controls (A17-A19). */
+static bool ext_octet(uint8_t c) { return c == '\t' || (c >= 0x20 && c != 0x7f); }
+
+static bool tchar(uint8_t c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c && strchr("!#$%&'*+-.^_`|~", c) != NULL);
+}
+
+/* Fields that may never come in a trailer section (RFC 9110 6.5.1): framing, routing, authentication. */
+static bool trailer_name(struct h1_body *b, uint8_t c)
+{
+	/* the name so far is matched against each by position: a bit stays while it fits */
+	static const char *const forbidden[] = { "content-length", "transfer-encoding", "host", "authorization", "x-api-key", "cookie", "connection", "te", "trailer" };
+	bool hit = false;
+
+	for (unsigned i = 0; i < sizeof(forbidden) / sizeof(forbidden[0]); i++) {
+		if (!(b->name_mask & 1u << i))
+			continue;
+		if (c == ':')
+			hit = hit || forbidden[i][b->name_at] == 0;
+		else if (forbidden[i][b->name_at] == 0 || forbidden[i][b->name_at] != ascii_lower((char)c))
+			b->name_mask &= ~(1u << i);
+	}
+	b->name_at++;
+	return !hit;
+}
+
+static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_t **data, size_t *data_len, struct http_fault *f)
+{
+	size_t i = 0;
+
+	while (i < n) {
+		uint8_t c = in[i];
+		int h;
+
+		switch (b->state) {
+		case ST_SIZE_FIRST:
+			h = hexval(c);
+			if (h < 0)
+				return bad(f, "chunk_size");
+			b->left = (uint64_t)h;
+			b->meta = 1;
+			b->state = ST_SIZE;
+			i++;
+			break;
+		case ST_SIZE:
+			h = hexval(c);
+			if (h >= 0) {
+				if (++b->meta > CHUNK_DIGITS_MAX || b->left >> 59)
+					return bad(f, "chunk_size");
+				b->left = b->left << 4 | (uint64_t)h;
+			} else if (c == ';') {
+				b->meta = 0;
+				b->state = ST_EXT;
+			} else if (c == '\r') {
+				b->state = ST_SIZE_LF;
+			} else {
+				return bad(f, "chunk_size");
+			}
+			i++;
+			break;
+		case ST_EXT:
+			if (c == '\r')
+				b->state = ST_SIZE_LF;
+			else if (!ext_octet(c))
+				return bad(f, "chunk_extension");
+			else if (++b->meta > CHUNK_EXT_MAX)
+				return bad(f, "chunk_extension_length");
+			i++;
+			break;
+		case ST_SIZE_LF:
+			if (c != '\n')
+				return bad(f, "chunk_line_end");
+			b->meta = 0;
+			b->state = b->left > 0 ? ST_DATA : ST_TRAILER_START;
+			i++;
+			break;
+		case ST_DATA: {
+			size_t k = n - i < b->left ? n - i : (size_t)b->left;
+
+			*data = in + i;
+			*data_len = k;
+			b->left -= k;
+			b->total += k;
+			if (b->left == 0)
+				b->state = ST_DATA_CR;
+			return (long)(i + k);
+		}
+		case ST_DATA_CR:
+			if (c != '\r')
+				return bad(f, "chunk_data_end");
+			b->state = ST_DATA_LF;
+			i++;
+			break;
+		case ST_DATA_LF:
+			if (c != '\n')
+				return bad(f, "chunk_data_end");
+			b->state = ST_SIZE_FIRST;
+			i++;
+			break;
+		case ST_TRAILER_START:
+			if (c == '\r') {
+				b->state = ST_END_LF;
+				i++;
+				break;
+			}
+			b->name_mask = 0x1ff;
+			b->name_at = 0;
+			b->in_value = false;
+			b->state = ST_TRAILER;
+			break; /* the octet is looked at again */
+		case ST_TRAILER:
+			if (++b->meta > TRAILER_MAX)
+				return bad(f, "trailer_length");
+			if (!b->in_value) {
+				if (c == ':') {
+					if (b->name_at == 0 || !trailer_name(b, c))
+						return bad(f, "trailer_field");
+					b->in_value = true;
+				} else if (!tchar(c)) {
+					return bad(f, "trailer_field");
+				} else {
+					trailer_name(b, c);
+				}
+			} else if (c == '\r') {
+				b->state = ST_TRAILER_LF;
+			} else if (!ext_octet(c)) {
+				return bad(f, "trailer_field");
+			}
+			i++;
+			break;
+		case ST_TRAILER_LF:
+			if (c != '\n')
+				return bad(f, "trailer_field");
+			b->state = ST_TRAILER_START;
+			i++;
+			break;
+		case ST_END_LF:
+			if (c != '\n')
+				return bad(f, "chunk_end");
+			b->done = true;
+			return (long)(i + 1);
+		default:
+			return bad(f, "state");
+		}
+	}
+	return (long)i;
+}
+
+long h1_body_feed(struct h1_body *b, const uint8_t *in, size_t n, const uint8_t **data, size_t *data_len, struct http_fault *f)
+{
+	*data = NULL;
+	*data_len = 0;
+	if (b->done || n == 0)
+		return 0;
+	switch (b->framing) {
+	case HTTP_BODY_LENGTH:
+		if (n > b->left)
+			n = (size_t)b->left;
+		b->left -= n;
+		b->done = b->left == 0;
+		break;
+	case HTTP_BODY_CLOSE:
+		break;
+	case HTTP_BODY_CHUNKED:
+		return chunked(b, in, n, data, data_len, f);
+	default:
+		return 0;
+	}
+	*data = in;
+	*data_len = n;
+	b->total += n;
+	return (long)n;
+}

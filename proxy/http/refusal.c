@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "refusal.h"
+
+#include "../../common/base/jsonw.h"
+
+struct row {
+	const char *text, *proxy_error;
+	uint16_t status;
+};
+static const struct row rows[] = {
+	[REFUSAL_NONE] = { "none", "proxy_internal_error", 500 },
+#define REFUSAL(id, text, status, error) [REFUSAL_##id] = { text, error, status },
+#include "refusal.def"
+#undef REFUSAL
+};
+
+const char *refusal_text(enum refusal_code c) { return rows[c].text; }
+uint16_t refusal_status(enum refusal_code c) { return rows[c].status; }
+const char *refusal_proxy_error(enum refusal_code c) { return rows[c].proxy_error; }
+
+/* A string of RFC 8941 3.3.3: printable ASCII, quote and backslash escaped. */
+static void sf_string(struct buf *out, struct str s)
+{
+	buf_addc(out, '"');
+	for (size_t i = 0; i < s.n; i++) {
+		char c = s.p[i];
+
+		if (c == '"' || c == '\\')
+			buf_addc(out, '\\');
+		buf_addc(out, c >= 0x20 && c < 0x7f ? c : '?');
+	}
+	buf_addc(out, '"');
+}
+
+static void one_line(struct buf *out, struct str s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		buf_addc(out, (unsigned char)s.p[i] >= 0x20 && s.p[i] != 0x7f ? s.p[i] : '?');
+}
+
+static void kstr_or_null(struct jsonw *w, const char *key, struct str s)
+{
+	jsonw_key(w, key);
+	if (s.n)
+		jsonw_str(w, s);
+	else
+		jsonw_null(w);
+}
+
+static void json_body(struct buf *b, const struct refusal *r)
+{
+	struct jsonw w = jsonw_on(b);
+
+	jsonw_open(&w, '{');
+	jsonw_ku64(&w, "v", 1);
+	jsonw_kz(&w, "error", rows[r->code].text);
+	jsonw_kstr(&w, "reason", r->reason);
+	kstr_or_null(&w, "host", r->host);
+	kstr_or_null(&w, "method", r->method);
+	kstr_or_null(&w, "path", r->path);
+	kstr_or_null(&w, "rule", r->rule);
+	jsonw_kopen(&w, "allowed", '[');
+	for (const char *const *m = r->allowed; m != NULL && *m != NULL; m++)
+		jsonw_str(&w, str_of(*m));
+	jsonw_close(&w, ']');
+	jsonw_kz(&w, "retry", r->retry ? r->retry : "no");
+	jsonw_key(&w, "ask");
+	jsonw_null(&w);
+	jsonw_kstr(&w, "hint", r->hint);
+	jsonw_kstr(&w, "request_id", r->request_id);
+	jsonw_close(&w, '}');
+	buf_addc(b, '\n');
+}
+
+void refusal_write_h1(struct buf *out, const struct refusal *r)
+{
+	struct buf body = { 0 };
+	uint16_t status = r->status ? r->status : rows[r->code].status;
+
+	if (r->is_git) {
+		buf_addz(&body, "sallyport: ");
+		buf_addz(&body, rows[r->code].text);
+		buf_addz(&body, ": ");
+		one_line(&body, r->reason);
+		buf_addz(&body, "\nrequest ");
+		one_line(&body, r->request_id);
+		if (r->hint.n) {
+			buf_addz(&body, "; ");
+			one_line(&body, r->hint);
+		}
+		buf_addc(&body, '\n');
+	} else {
+		json_body(&body, r);
+	}
+	buf_addf(out, "HTTP/1.1 %u sallyport %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\nProxy-Status: sallyport; error=%s; details=", status, rows[r->code].text,
+		r->is_git ? "text/plain; charset=utf-8" : "application/json", rows[r->code].proxy_error);
+	sf_string(out, r->reason);
+	buf_addz(out, "\r\n");
+	if (r->retry_after_s)
+		buf_addf(out, "Retry-After: %u\r\n", r->retry_after_s);
+	if (status == 407)
+		buf_addz(out, "Proxy-Authenticate: Basic realm=\"sallyport\"\r\n");
+	if (r->close)
+		buf_addz(out, "Connection: close\r\n");
+	buf_addf(out, "Content-Length: %zu\r\n\r\n", buf_len(&body));
+	if (!r->is_head)
+		buf_adds(out, buf_str(&body));
+	buf_fini(&body);
+}
