@@ -21,7 +21,7 @@ OPT_cov := -O0 -g --coverage
 CFLAGS_ALL := -std=gnu17 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -I. $(OPT_$(VARIANT)) -Wall -Wextra $(WERROR) -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wpointer-arith -Wvla -fstack-protector-strong -fPIE $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(CFLAGS)
 LDFLAGS_ALL := $(OPT_$(VARIANT)) -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
-LIBS_COMMON := $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson 2>/dev/null) -Wl,-Bstatic -llmdb -Wl,-Bdynamic -Wl,--wrap=open -lpthread
+LIBS_COMMON := $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson 2>/dev/null) -lpthread
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 src = $(wildcard $(addsuffix /*.c,$(1)))
@@ -70,9 +70,9 @@ $(BIN)/$(1): $$(call obj,$(2)) $(B)/libcommon.a
 endef
 $(eval $(call program,sallyport,$(call src,cli),))
 $(eval $(call program,sallyport-proxy,$(PROXY_SRC),-lcares))
-$(eval $(call program,sallyport-secrets,$(SECRETS_SRC),-lcurl))
+$(eval $(call program,sallyport-secrets,$(SECRETS_SRC),))
 $(eval $(call program,sallyport-ca,$(CA_SRC),))
-$(eval $(call program,sallyport-policy,policy-compiler/main.c $(POLICY_LIB_SRC) $(CHECKER_SRC),))
+$(eval $(call program,sallyport-policy,policy-compiler/main.c $(POLICY_LIB_SRC),-llmdb))
 $(eval $(call program,sallyport-sandbox,$(SANDBOX_SRC),))
 
 $(B)/sallyport-proxy-selftest: $(call obj,$(SELFTEST_SRC)) $(B)/libcommon.a
@@ -86,10 +86,10 @@ $(B)/libtest.a: $(call obj,$(TESTLIB_SRC))
 	$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $^
 $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	$(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -lcurl -lcmocka
+	$(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb -lcmocka
 $(B)/replay/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -lcurl
+	$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb
 .SECONDARY:
 
 tests: $(UNIT) $(REPLAY)
@@ -112,7 +112,7 @@ fuzz:
 		build/fuzz/fuzzers/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 build/fuzz/corpus/$$f tests/fuzz/corpus/$${f%_fuzz}; done
 $(B)/fuzzers/%: $(B)/tests/fuzz/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -lcurl
+	$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb
 
 lint:
 	bash tests/lint/run.sh

@@ -67,6 +67,7 @@ struct plan {
 	/* the file view */
 	struct view_op view[VIEW_MAX];
 	unsigned view_n;
+	bool view_full;
 	const char *writable[PLAN_PATHS_MAX * 2]; /* for Landlock */
 	unsigned writable_n;
 	uint64_t scratch;

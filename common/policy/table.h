@@ -53,6 +53,9 @@ bool table_port_known(const struct table *t, uint16_t port);
 
 /* Address vetting (policy.md 2.10). True = may be dialled; else *why (static or borrowed text). */
 bool dest_address_ok(const struct dest *d, const struct ip *a, const char **why);
+/* Whether `addresses` is written there: then it is the only range. */
+bool dest_addresses_listed(const struct dest *d);
+struct str dest_host(const struct dest *d); /* its canonical host */
 /* DER certificates that replace the public roots here. Returns false when i is past the last. */
 bool dest_ca(const struct dest *d, unsigned i, struct str *der);
 

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks one table and ends. It is thrown away afterwards: whatever a crafted file does to it, all it can say is a digest
+ * (32 octets on its link) or nothing, and nothing is a refusal.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../common/policy/sandbox_spec.h"
+#include "../../common/sys/child.h"
+#include "../../common/sys/confine.h"
+#include "../../common/sys/log.h"
+#include "../roles.h"
+
+static bool load_all(void *arg, const struct dest *d)
+{
+	struct str der;
+	struct inject in;
+
+	for (unsigned i = 0; dest_ca(d, i, &der); i++)
+		;
+	for (unsigned i = 0, n = dest_inject_count(d); i < n; i++)
+		if (!dest_inject(d, i, &in))
+			return false;
+	++*(unsigned *)arg;
+	return true;
+}
+
+int checker_main(int fd)
+{
+	struct confine c = { .dir_fd = -1 };
+	struct err err = ERR_INIT;
+	struct stat st;
+	struct sandbox_spec *spec;
+	struct table *t;
+	uint8_t digest[TABLE_DIGEST_LEN];
+	unsigned n = 0;
+	void *map;
+
+	log_title("checker");
+	spec = malloc(sizeof(*spec));
+	if (spec == NULL || confine_role(ROLE_CHECKER, &c, &err) < 0) {
+		log_error("cannot confine itself: %s", err.text);
+		return 1;
+	}
+	if (fstat(fd, &st) != 0 || (map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
+		return 1;
+	if (table_check(map, (size_t)st.st_size, digest, &err) < 0 || table_open(&t, fd, &err) < 0) {
+		log_error("%s", err.text);
+		return 1;
+	}
+	if (!table_dest_each(t, load_all, &n) || !sandbox_spec_load(t, spec)) {
+		log_error("the table is damaged: a destination or the sandbox section");
+		return 1;
+	}
+	return write(ROLE_LINK_FD, digest, sizeof(digest)) == (ssize_t)sizeof(digest) ? 0 : 1;
+}
