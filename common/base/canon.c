@@ -30,11 +30,10 @@ static bool numeric_last_label(const char *s, size_t n)
 	return digits || hex;
 }
 
-bool canon_host(struct str in, bool allow_brackets, struct canon_host *out, const char **reason)
+static bool host(struct str in, bool allow_brackets, struct canon_host *out, const char **reason)
 {
 	size_t n = in.n, label = 0;
 
-	memset(out, 0, sizeof(*out));
 	*reason = "host_empty";
 	if (n == 0)
 		return false;
@@ -52,7 +51,6 @@ bool canon_host(struct str in, bool allow_brackets, struct canon_host *out, cons
 	if (ip_parse(in, &out->ip)) {
 		/* unbracketed v6 has no place in an authority; policy files write it in brackets too */
 		if (out->ip.family == 6) {
-			out->ip.family = 0;
 			*reason = "host_character";
 			return false;
 		}
@@ -94,6 +92,15 @@ bool canon_host(struct str in, bool allow_brackets, struct canon_host *out, cons
 	return true;
 }
 
+bool canon_host(struct str in, bool allow_brackets, struct canon_host *out, const char **reason)
+{
+	memset(out, 0, sizeof(*out));
+	if (host(in, allow_brackets, out, reason))
+		return true;
+	memset(out, 0, sizeof(*out)); /* nothing of a refused name is left to be taken for one */
+	return false;
+}
+
 bool canon_port(struct str in, uint16_t *out)
 {
 	uint64_t v;
@@ -104,10 +111,12 @@ bool canon_port(struct str in, uint16_t *out)
 	return true;
 }
 
-bool canon_authority(struct str in, uint16_t default_port, struct canon_host *host, uint16_t *port, const char **reason)
+bool canon_authority(struct str in, uint16_t default_port, struct canon_host *out, uint16_t *port, const char **reason)
 {
 	size_t i, host_n;
 
+	memset(out, 0, sizeof(*out));
+	*port = default_port;
 	*reason = "userinfo";
 	if (in.n && memchr(in.p, '@', in.n) != NULL)
 		return false;
@@ -123,27 +132,34 @@ bool canon_authority(struct str in, uint16_t default_port, struct canon_host *ho
 			;
 		host_n = i;
 	}
-	*port = default_port;
 	if (host_n < in.n) {
 		*reason = "port";
 		if (in.p[host_n] != ':' || !canon_port(str_mk(in.p + host_n + 1, in.n - host_n - 1), port))
 			return false;
 	} else if (default_port == 0) {
-		*reason = "port";
+		*reason = in.n == 0 ? "host_empty" : "port";
 		return false;
 	}
-	return canon_host(str_mk(in.p, host_n), true, host, reason);
+	return canon_host(str_mk(in.p, host_n), true, out, reason);
 }
 
 /* --- path ---------------------------------------------------------------------------------------------------------- */
 
-static bool is_unreserved(unsigned char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
-}
-
-static bool is_subdelim(unsigned char c) { return c != 0 && strchr("!$&'()*+,;=", c) != NULL; }
-static bool is_pchar(unsigned char c) { return is_unreserved(c) || is_subdelim(c) || c == ':' || c == '@'; }
+enum { UNRESERVED = 1, SUBDELIM = 2, COLON_AT = 4, GENDELIM = 8, PLAIN = 16 };
+/*
+ * RFC 3986 2.2, 2.3, 3.3. PLAIN marks what passes through canon_path as it is: pchar and the slash, but for the star and
+ * the semicolon, which need a closer look.
+ */
+static const uint8_t uri[256] = {
+	['a' ... 'z'] = UNRESERVED | PLAIN, ['A' ... 'Z'] = UNRESERVED | PLAIN, ['0' ... '9'] = UNRESERVED | PLAIN,
+	['-'] = UNRESERVED | PLAIN, ['.'] = UNRESERVED | PLAIN, ['_'] = UNRESERVED | PLAIN, ['~'] = UNRESERVED | PLAIN,
+	['!'] = SUBDELIM | PLAIN, ['$'] = SUBDELIM | PLAIN, ['&'] = SUBDELIM | PLAIN, ['\''] = SUBDELIM | PLAIN, ['('] = SUBDELIM | PLAIN,
+	[')'] = SUBDELIM | PLAIN, ['*'] = SUBDELIM, ['+'] = SUBDELIM | PLAIN, [','] = SUBDELIM | PLAIN, [';'] = SUBDELIM, ['='] = SUBDELIM | PLAIN,
+	[':'] = COLON_AT | GENDELIM | PLAIN, ['@'] = COLON_AT | GENDELIM | PLAIN, ['/'] = GENDELIM | PLAIN,
+	['?'] = GENDELIM, ['#'] = GENDELIM, ['['] = GENDELIM, [']'] = GENDELIM,
+};
+#define IS(c, mask) ((uri[(unsigned char)(c)] & (mask)) != 0)
+#define PCHAR (UNRESERVED | SUBDELIM | COLON_AT)
 
 /* UTF-8 well-formedness of a run of decoded octets (overlong forms and surrogates are not). */
 static bool utf8_ok(const unsigned char *p, size_t n)
@@ -175,22 +191,88 @@ static bool utf8_ok(const unsigned char *p, size_t n)
 	return true;
 }
 
-/* A segment is a dot segment also with ;parameters behind the dots, which some origins cut off first. */
-static bool dot_segment(const char *p, size_t n)
-{
-	size_t k = 0;
+/* In the decoded view an escaped slash that is kept stands as this octet, which nothing else can be: controls are refused. */
+#define KEPT_SLASH 1
 
-	while (k < n && p[k] != ';')
-		k++;
-	return (k == 1 && p[0] == '.') || (k == 2 && p[0] == '.' && p[1] == '.');
+/*
+ * Dot segments and empty ones in the decoded view. An empty segment is one between two real slashes. A dot segment is
+ * looked for between anything that some origin takes for the end of a segment: slashes, kept slashes, semicolons (Tomcat
+ * and its like cut ";parameters" off before they resolve dots).
+ */
+static const char *bad_segment(const unsigned char *dec, size_t n, bool empty_keep)
+{
+	size_t piece = 1, seg = 1;
+
+	for (size_t i = 1; i <= n; i++) {
+		size_t len = i - piece;
+
+		if (i < n && dec[i] != '/' && dec[i] != KEPT_SLASH && dec[i] != ';')
+			continue;
+		if ((len == 1 || (len == 2 && dec[piece + 1] == '.')) && dec[piece] == '.')
+			return "dot_segment";
+		piece = i + 1;
+		if (i < n && dec[i] != '/')
+			continue;
+		if (i == seg && i < n && !empty_keep)
+			return "empty_segment";
+		seg = i + 1;
+	}
+	return NULL;
+}
+
+/*
+ * What an origin that decodes twice would see, made in place. It may not see a reserved character, a dot, a percent
+ * sign, a control, a backslash, or a broken (overlong) UTF-8 sequence that it did not see the first time.
+ */
+static bool double_encoded(unsigned char *dec, size_t n)
+{
+	size_t o = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int h = -1, l = -1;
+
+		if (dec[i] == '%' && i + 2 < n) {
+			h = hexval((char)dec[i + 1]);
+			l = hexval((char)dec[i + 2]);
+		}
+		if (h < 0 || l < 0) {
+			dec[o++] = dec[i];
+			continue;
+		}
+		dec[o] = (unsigned char)(h << 4 | l);
+		if (IS(dec[o], SUBDELIM | GENDELIM) || dec[o] < 0x20 || dec[o] == 0x7f || dec[o] == '.' || dec[o] == '%' || dec[o] == '\\')
+			return true;
+		o++;
+		i += 2;
+	}
+	return o != n && !utf8_ok(dec, o);
+}
+
+static char *put_escape(char *m, unsigned char c)
+{
+	static const char hex[] = "0123456789ABCDEF";
+
+	*m++ = '%';
+	*m++ = hex[c >> 4];
+	*m++ = hex[c & 15];
+	return m;
+}
+
+/* Most paths hold nothing that could have a second reading: they are their own canonical form. */
+static bool plain_path(struct str in)
+{
+	for (size_t i = 0; i < in.n; i++)
+		if (!IS(in.p[i], PLAIN) || (i > 0 && in.p[i - 1] == '/' && (in.p[i] == '.' || in.p[i] == '/')))
+			return false;
+	return true;
 }
 
 bool canon_path(struct arena *a, struct str in, const struct canon_path_opts *o, struct str *wire, struct str *match, const char **reason)
 {
-	static const char hex[] = "0123456789ABCDEF";
-	char *w, *m;
+	char *w, *m, *w0, *m0;
 	unsigned char *dec;
-	size_t wn = 0, mn = 0, dn = 0, seg;
+	size_t dn = 0;
+	bool percent = false;
 
 	*reason = "path_too_long";
 	if (in.n > CANON_PATH_MAX)
@@ -198,105 +280,68 @@ bool canon_path(struct arena *a, struct str in, const struct canon_path_opts *o,
 	*reason = "path_form";
 	if (in.n == 0 || in.p[0] != '/')
 		return false;
-	w = arena_alloc(a, in.n + 1);
-	m = arena_alloc(a, in.n * 3 + 1); /* raw characters become escapes in the match form */
-	dec = arena_alloc(a, in.n + 1);
+	if (plain_path(in)) {
+		*wire = *match = arena_str(a, in);
+		return true;
+	}
+	w = w0 = arena_alloc(a, in.n);
+	m = m0 = arena_alloc(a, in.n * 3); /* a raw character may become an escape in the match form */
+	dec = arena_alloc(a, in.n);
 	for (size_t i = 0; i < in.n;) {
-		unsigned char c = (unsigned char)in.p[i];
+		unsigned char c = (unsigned char)in.p[i], d = c;
+		size_t k = 1;
 
 		if (c == '%') {
 			int h = i + 2 < in.n ? hexval(in.p[i + 1]) : -1, l = i + 2 < in.n ? hexval(in.p[i + 2]) : -1;
-			unsigned char d;
 
 			*reason = "bad_escape";
 			if (h < 0 || l < 0)
 				return false;
 			d = (unsigned char)(h << 4 | l);
-			*reason = "control";
-			if (d < 0x20 || d == 0x7f)
-				return false;
+			k = 3;
+			percent = percent || d == '%';
 			*reason = "encoded_slash";
 			if (d == '/' && !o->encoded_slash_keep)
 				return false;
-			*reason = "backslash";
-			if (d == '\\')
-				return false;
-			if (d == '%' && i + 4 < in.n) {
-				/* a second decoding would yield a reserved character, a dot or another percent sign */
-				int h2 = hexval(in.p[i + 3]), l2 = hexval(in.p[i + 4]);
-				unsigned char d2 = (unsigned char)(h2 << 4 | l2);
-
-				*reason = "double_encoding";
-				if (h2 >= 0 && l2 >= 0 && (d2 == '.' || d2 == '/' || d2 == '\\' || d2 == '%' || d2 < 0x20 || d2 == 0x7f || !is_unreserved(d2)))
-					return false;
-			}
-			dec[dn++] = d;
-			if (is_unreserved(d)) {
-				w[wn++] = (char)d;
-				m[mn++] = (char)d;
-			} else {
-				memcpy(w + wn, in.p + i, 3);
-				wn += 3;
-				if ((is_subdelim(d) && d != '*') || d == ':' || d == '@') {
-					m[mn++] = (char)d;
-				} else { /* an escaped star stays escaped: rules write a literal star so */
-					m[mn++] = '%';
-					m[mn++] = hex[d >> 4];
-					m[mn++] = hex[d & 15];
-				}
-			}
-			i += 3;
-			continue;
 		}
 		*reason = "control";
-		if (c < 0x20 || c == 0x7f)
+		if (d < 0x20 || d == 0x7f)
 			return false;
 		*reason = "backslash";
-		if (c == '\\')
+		if (d == '\\')
 			return false;
 		*reason = "fragment";
 		if (c == '#')
 			return false;
 		*reason = "raw_character";
-		if (c != '/' && !is_pchar(c)) {
-			if (!o->raw || c == ' ' || c == '?')
-				return false;
-			w[wn++] = (char)c;
-			m[mn++] = '%';
-			m[mn++] = hex[c >> 4];
-			m[mn++] = hex[c & 15];
-			dec[dn++] = c;
-			i++;
-			continue;
-		}
-		w[wn++] = (char)c;
-		if (c == '*' && !o->pattern) {
-			memcpy(m + mn, "%2A", 3);
-			mn += 3;
+		if (k == 1 && c != '/' && !IS(c, PCHAR) && (!o->raw || c == ' ' || c == '?'))
+			return false;
+		dec[dn++] = k == 3 && d == '/' ? KEPT_SLASH : d;
+		if (IS(d, UNRESERVED)) {
+			*w++ = (char)d;
+			*m++ = (char)d;
 		} else {
-			m[mn++] = (char)c;
+			memcpy(w, in.p + i, k);
+			w += k;
+			/* a star is an escape in the match form, so that only a rule's own star is one */
+			if (d == '*' ? o->pattern && k == 1 : (k == 1 && d == '/') || IS(d, SUBDELIM | COLON_AT))
+				*m++ = (char)d;
+			else
+				m = put_escape(m, d);
 		}
-		dec[dn++] = c;
-		i++;
+		i += k;
 	}
 	*reason = "bad_utf8";
-	if (!o->raw && !utf8_ok(dec, dn))
+	if (!utf8_ok(dec, dn))
 		return false;
-	/* segments, on the decoded view: what is between slashes, kept encoded slashes cutting too when a dot segment hides there */
-	seg = 1;
-	for (size_t i = 1; i <= dn; i++) {
-		if (i < dn && dec[i] != '/')
-			continue;
-		*reason = "dot_segment";
-		if (dot_segment((const char *)dec + seg, i - seg))
-			return false;
-		*reason = "empty_segment";
-		if (i == seg && i < dn && !o->empty_segments_keep)
-			return false;
-		seg = i + 1;
-	}
-	*wire = str_mk(w, wn);
-	*match = str_mk(m, mn);
+	*reason = bad_segment(dec, dn, o->empty_segments_keep);
+	if (*reason != NULL)
+		return false;
+	*reason = "double_encoding";
+	if (percent && double_encoded(dec, dn))
+		return false;
+	*wire = str_mk(w0, (size_t)(w - w0));
+	*match = str_mk(m0, (size_t)(m - m0));
 	return true;
 }
 
@@ -318,8 +363,11 @@ bool canon_query(struct str in, bool raw, const char **reason)
 			continue;
 		}
 		*reason = "raw_character";
-		/* brackets, braces, pipes and their like in queries are too common to refuse; they have no second reading there */
-		if (c == ' ' || (c >= 0x80 && !raw))
+		/*
+		 * Brackets, braces and their like are outside RFC 3986 but every browser and curl send them raw in a query, where
+		 * they have no second reading. What browsers do escape is refused.
+		 */
+		if (c == ' ' || (!raw && (c == '"' || c == '<' || c == '>' || c >= 0x80)))
 			return false;
 	}
 	return true;

@@ -36,7 +36,7 @@ struct ipc {
 	enum role self, peer;
 	ipc_fn *fn;
 	void *arg;
-	bool dead, free_asked;
+	bool dead, free_asked, paused;
 	struct queued *head, **tail;
 	size_t queued;
 };
@@ -178,6 +178,8 @@ static ssize_t send_now(struct ipc *c, const struct iovec *iov, size_t iov_n, co
 	return sendmsg(c->fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static uint32_t want(const struct ipc *c) { return (c->paused ? 0 : EPOLLIN) | (c->head != NULL ? EPOLLOUT : 0); }
+
 static void flush(struct ipc *c)
 {
 	while (c->head != NULL) {
@@ -198,7 +200,7 @@ static void flush(struct ipc *c)
 		explicit_bzero(q->bytes, q->n);
 		free(q);
 	}
-	watch_set(&c->watch, EPOLLIN);
+	watch_set(&c->watch, want(c));
 }
 
 static void on_event(struct watch *w, uint32_t events)
@@ -208,7 +210,7 @@ static void on_event(struct watch *w, uint32_t events)
 	if (events & EPOLLOUT)
 		flush(c);
 	if (!c->dead && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-		for (int i = 0; i < IPC_BATCH && receive(c) == 1; i++)
+		for (int i = 0; i < IPC_BATCH && (!c->paused || (events & EPOLLHUP)) && receive(c) == 1; i++)
 			;
 }
 
@@ -231,6 +233,13 @@ void *ipc_arg(const struct ipc *c) { return c->arg; }
 enum role ipc_peer(const struct ipc *c) { return c->peer; }
 bool ipc_dead(const struct ipc *c) { return c->dead; }
 size_t ipc_queued(const struct ipc *c) { return c->queued; }
+
+void ipc_pause(struct ipc *c, bool paused)
+{
+	c->paused = paused;
+	if (!c->dead)
+		watch_set(&c->watch, want(c));
+}
 
 static void die_later(void *arg)
 {
@@ -277,7 +286,7 @@ bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t 
 	*c->tail = q;
 	c->tail = &q->next;
 	c->queued++;
-	watch_set(&c->watch, EPOLLIN | EPOLLOUT);
+	watch_set(&c->watch, want(c));
 	return true;
 }
 

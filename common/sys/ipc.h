@@ -36,5 +36,7 @@ bool ipc_send(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t i
 /* As ipc_send with payload in two parts (struct, then bytes). */
 bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const void *p2, size_t n2, const int *fds, unsigned fd_n);
 bool ipc_dead(const struct ipc *c);
+/* While paused nothing is read (a peer that died is still noticed, with all that it had sent): back-pressure for those who answer. */
+void ipc_pause(struct ipc *c, bool paused);
 size_t ipc_queued(const struct ipc *c);
 #endif

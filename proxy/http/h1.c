@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/1.1 heads: parsing and writing (RFC 9112). Content framing is in h1_body.c. */
+/*
+ * HTTP/1.1 heads: finding their end and parsing them (RFC 9112). Content framing is in h1_body.c, writing in h1_write.c.
+ *
+ * h1_head_end refuses every octet that may stand in no head (controls, bare CR, bare LF) at the place where it stands, so
+ * that the answer does not depend on how the octets arrived. h1_parse_* then walk the lines once. They do not rely on
+ * h1_head_end having been called: each line's end and octets are checked again on the way.
+ */
 #include "h1.h"
 
-#include <stdlib.h>
+#include <stddef.h>
+
+#define METHOD_MAX 64
+#define NAME_MAX 255
+#define CONNECTION_TOKENS_MAX 64
 
 const struct h1_limits h1_limits_default = { .head_max = 65536, .line_max = 16384, .target_max = 16384, .fields_max = 100 };
 
@@ -14,32 +24,60 @@ static bool bad(struct http_fault *f, uint16_t status, const char *code, const c
 
 #define BAD(reason) bad(fault, 400, "malformed_request", reason)
 
-/* tchar of RFC 9110 5.6.2 = 1; field-value octets (VCHAR, obs-text, SP, HTAB) = 2; target octets = 4 */
-static uint8_t class[256];
-static void classes(void)
-{
-	static bool done;
+/* tchar of RFC 9110 5.6.2 */
+static const bool tchar[256] = {
+	['0' ... '9'] = true, ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['!'] = true, ['#'] = true, ['$'] = true, ['%'] = true, ['&'] = true, ['\''] = true,
+	['*'] = true, ['+'] = true, ['-'] = true, ['.'] = true, ['^'] = true, ['_'] = true, ['`'] = true, ['|'] = true, ['~'] = true,
+};
 
-	if (done)
-		return;
-	for (int c = 0; c < 256; c++) {
-		if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c && strchr("!#$%&'*+-.^_`|~", c) != NULL))
-			class[c] |= 1;
-		if ((c >= 0x20 && c != 0x7f) || c == '\t')
-			class[c] |= 2;
-		if (c > 0x20 && c != 0x7f)
-			class[c] |= 4;
-	}
-	done = true;
-}
-
-static bool all(struct str s, uint8_t mask)
+static bool is_token(struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		if (!(class[(unsigned char)s.p[i]] & mask))
+		if (!tchar[(unsigned char)s.p[i]])
+			return false;
+	return s.n > 0;
+}
+
+static bool is_ascii(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if ((unsigned char)s.p[i] >= 0x80)
 			return false;
 	return true;
 }
+
+/*
+ * How many octets from p on may stand inside a line: VCHAR, obs-text, SP, HTAB (RFC 9110 5.5). The octet behind them is
+ * the CR of the line's end, or a fault. Sixteen at a time: this is most of the work on a head.
+ */
+static size_t line_span(const uint8_t *p, size_t n)
+{
+	typedef uint8_t octets __attribute__((vector_size(16)));
+	size_t i = 0;
+
+	for (; n - i >= 16; i += 16) {
+		octets v, no;
+		uint64_t half[2];
+
+		memcpy(&v, p + i, 16);
+		no = (octets)((v < 0x20) & (v != '\t')) | (octets)(v == 0x7f);
+		memcpy(half, &no, 16);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+		if (half[0] != 0)
+			return i + (unsigned)__builtin_ctzll(half[0]) / 8;
+		if (half[1] != 0)
+			return i + 8 + (unsigned)__builtin_ctzll(half[1]) / 8;
+#else
+		if ((half[0] | half[1]) != 0)
+			break;
+#endif
+	}
+	while (i < n && (p[i] >= 0x20 || p[i] == '\t') && p[i] != 0x7f)
+		i++;
+	return i;
+}
+
+static const char *octet_fault(uint8_t c) { return c == 0 ? "nul" : c == '\n' ? "bare_lf" : c == '\r' ? "bare_cr" : "control"; }
 
 int h1_skip_crlf(const uint8_t *buf, size_t n)
 {
@@ -54,38 +92,25 @@ long h1_head_end(const uint8_t *buf, size_t n, size_t *scan, const struct h1_lim
 {
 	size_t i = *scan, max = n < lim->head_max ? n : lim->head_max;
 
-	/* one LF after another: each must follow a CR; the head ends with CRLFCRLF (a head begins after any leading CRLF) */
-	while (i < max) {
-		const uint8_t *lf = memchr(buf + i, '\n', max - i);
-		size_t at;
-
-		if (lf == NULL) {
-			/* a bare CR or NUL needs no more octets to be refused; the last octet may be half of CRLF */
-			for (size_t k = i; k < max; k++) {
-				if (buf[k] == 0 || (buf[k] == '\r' && k + 1 < max && buf[k + 1] != '\n')) {
-					BAD(buf[k] == 0 ? "nul" : "bare_cr");
-					return -1;
-				}
-			}
-			/* looked at to here, but for a CR at the end */
-			*scan = max > 0 && buf[max - 1] == '\r' ? max - 1 : max;
+	if (n == 0)
+		return 0;
+	for (;;) {
+		i += line_span(buf + i, max - i);
+		if (i == max || (i + 1 == max && buf[i] == '\r'))
 			break;
-		}
-		at = (size_t)(lf - buf);
-		if (at == 0 || buf[at - 1] != '\r') {
-			BAD("bare_lf");
+		if (buf[i] != '\r' || buf[i + 1] != '\n') {
+			BAD(octet_fault(buf[i]));
 			return -1;
 		}
-		if (at == 1 || (at >= 3 && buf[at - 2] == '\n')) {
-			if (at == 1) {
-				BAD("empty_line");
-				return -1;
-			}
-			return (long)at + 1;
+		if (i == 0) {
+			BAD("empty_line");
+			return -1;
 		}
-		i = at + 1;
-		*scan = i;
+		i += 2;
+		if (buf[i - 3] == '\n')
+			return (long)i;
 	}
+	*scan = i;
 	if (n >= lim->head_max) {
 		bad(fault, 431, "too_large", "head");
 		return -1;
@@ -93,42 +118,49 @@ long h1_head_end(const uint8_t *buf, size_t n, size_t *scan, const struct h1_lim
 	return 0;
 }
 
-/* One line of the head; *line is without CRLF. */
-static size_t take_line(const uint8_t *buf, size_t n, size_t at, struct str *line)
+/* The line that begins at `at`, without its CRLF; returns where the next one begins, 0 = *fault. */
+static size_t take_line(const uint8_t *buf, size_t n, size_t at, struct str *line, struct http_fault *fault)
 {
-	const uint8_t *lf = memchr(buf + at, '\n', n - at);
+	size_t end = at + line_span(buf + at, n - at);
 
-	if (lf == NULL || lf == buf + at || lf[-1] != '\r')
+	if (n - end < 2 || buf[end] != '\r' || buf[end + 1] != '\n') {
+		BAD(n - end < 2 ? "line_end" : octet_fault(buf[end]));
 		return 0;
-	*line = str_mk(buf + at, (size_t)(lf - buf) - 1 - at);
-	return (size_t)(lf - buf) + 1;
+	}
+	*line = str_mk(buf + at, end - at);
+	return end + 2;
 }
 
-static bool parse_length(struct str v, uint64_t *out) { return str_u64(v, INT64_MAX, out); }
-
+/* What parse_fields found, and what a message may have only once. */
 struct seen {
-	unsigned host, length, te, auth, connection, expect, upgrade;
-	struct http_field *f_length, *f_te, *f_host, *f_expect, *f_upgrade;
+	unsigned host, length, te, auth, expect, upgrade, connection_tokens;
+	struct str v_length, v_te, v_host, v_expect, v_upgrade;
 	bool close, keep_alive, conn_upgrade, te_trailers;
 };
 
-static void connection_tokens(struct str v, struct seen *s)
+/* The next element of a comma list, white space around it trimmed; false at its end. Empty elements are passed over. */
+static bool next_element(struct str v, size_t *at, struct str *out)
 {
-	size_t i = 0;
+	size_t i = *at, b, e;
 
-	while (i < v.n) {
-		size_t b, e;
-		struct str t;
+	while (i < v.n && (v.p[i] == ' ' || v.p[i] == '\t' || v.p[i] == ','))
+		i++;
+	for (b = i; i < v.n && v.p[i] != ','; i++)
+		;
+	for (e = i; e > b && (v.p[e - 1] == ' ' || v.p[e - 1] == '\t'); e--)
+		;
+	*at = i;
+	*out = str_mk(v.p + b, e - b);
+	return e > b;
+}
 
-		while (i < v.n && (v.p[i] == ' ' || v.p[i] == '\t' || v.p[i] == ','))
-			i++;
-		b = i;
-		while (i < v.n && v.p[i] != ',')
-			i++;
-		e = i;
-		while (e > b && (v.p[e - 1] == ' ' || v.p[e - 1] == '\t'))
-			e--;
-		t = str_mk(v.p + b, e - b);
+static bool connection_tokens(struct str v, struct seen *s)
+{
+	struct str t;
+
+	for (size_t at = 0; next_element(v, &at, &t);) {
+		if (!is_token(t) || ++s->connection_tokens > CONNECTION_TOKENS_MAX)
+			return false;
 		if (str_ieq(t, STR("close")))
 			s->close = true;
 		else if (str_ieq(t, STR("keep-alive")))
@@ -136,88 +168,105 @@ static void connection_tokens(struct str v, struct seen *s)
 		else if (str_ieq(t, STR("upgrade")))
 			s->conn_upgrade = true;
 	}
+	return true;
 }
 
-static bool parse_fields(const uint8_t *buf, size_t n, size_t at, const struct h1_limits *lim, struct http_fields *fs, struct seen *s, struct http_fault *fault)
+/* raw is what stands behind the colon, untrimmed. */
+static bool known_field(struct http_field *f, struct str raw, bool request, struct seen *s, struct http_fault *fault)
+{
+	struct str t;
+
+	switch (f->fid) {
+	case HF_HOST:
+		s->host++;
+		s->v_host = f->value;
+		break;
+	case HF_CONTENT_LENGTH:
+		s->length++;
+		s->v_length = f->value;
+		break;
+	case HF_TRANSFER_ENCODING:
+		s->te++;
+		s->v_te = f->value;
+		break;
+	case HF_AUTHORIZATION:
+		s->auth++;
+		break;
+	case HF_EXPECT:
+		s->expect++;
+		s->v_expect = f->value;
+		break;
+	case HF_UPGRADE:
+		s->upgrade++;
+		s->v_upgrade = f->value;
+		return true;
+	case HF_TE:
+		for (size_t at = 0; next_element(f->value, &at, &t);)
+			s->te_trailers = s->te_trailers || str_ieq(t, STR("trailers"));
+		return true;
+	case HF_CONNECTION:
+		if (!connection_tokens(f->value, s)) {
+			if (request)
+				return BAD("connection");
+			s->close = true; /* whatever it was meant to say, the connection is not used again */
+		}
+		return true;
+	case HF_PROXY_AUTHORIZATION:
+		break;
+	default:
+		return true;
+	}
+	/*
+	 * A32, A08: framing, routing and authentication are plain ASCII, and no tab stands around what frames or routes:
+	 * recipients disagree about trimming it.
+	 */
+	if (!is_ascii(f->value) || (f->fid != HF_AUTHORIZATION && f->fid != HF_PROXY_AUTHORIZATION && raw.n && memchr(raw.p, '\t', raw.n) != NULL))
+		return BAD("header_value");
+	return true;
+}
+
+static bool parse_fields(const uint8_t *buf, size_t n, size_t at, const struct h1_limits *lim, bool request, struct http_fields *fs, struct seen *s, struct http_fault *fault)
 {
 	for (;;) {
-		struct str line, name, value;
+		struct str line, raw;
 		struct http_field *f;
-		const char *colon;
-		size_t next = take_line(buf, n, at, &line), b, e;
+		size_t next = take_line(buf, n, at, &line, fault), k = 0, b, e;
+		bool underscore = false;
 
 		if (next == 0)
-			return BAD("line_end");
+			return false;
 		if (line.n == 0)
 			return next == n ? true : BAD("line_end");
-		if (line.n > lim->line_max)
-			return bad(fault, 431, "too_large", "field_line");
 		if (line.p[0] == ' ' || line.p[0] == '\t')
 			return BAD("obs_fold");
-		colon = memchr(line.p, ':', line.n);
-		if (colon == NULL)
+		for (; k < line.n && tchar[(unsigned char)line.p[k]]; k++)
+			underscore = underscore || line.p[k] == '_';
+		if (k == line.n)
 			return BAD("no_colon");
-		name = str_mk(line.p, (size_t)(colon - line.p));
-		if (name.n == 0 || !all(name, 1))
+		if (k == 0 || line.p[k] != ':')
 			return BAD("header_name");
-		if (name.n > 255)
+		if (k > NAME_MAX)
 			return bad(fault, 431, "too_large", "header_name");
-		b = name.n + 1;
-		e = line.n;
-		while (b < e && (line.p[b] == ' ' || line.p[b] == '\t'))
-			b++;
-		while (e > b && (line.p[e - 1] == ' ' || line.p[e - 1] == '\t'))
-			e--;
-		value = str_mk(line.p + b, e - b);
-		if (!all(value, 2))
-			return BAD("header_value");
-		if (fs->n >= lim->fields_max || !http_fields_add(fs, name, value, http_fid_of(name)))
+		if (line.n > lim->line_max)
+			return bad(fault, 431, "too_large", "field_line");
+		raw = str_mk(line.p + k + 1, line.n - k - 1);
+		for (b = 0; b < raw.n && (raw.p[b] == ' ' || raw.p[b] == '\t'); b++)
+			;
+		for (e = raw.n; e > b && (raw.p[e - 1] == ' ' || raw.p[e - 1] == '\t'); e--)
+			;
+		line.n = k;
+		if (fs->n >= lim->fields_max || !http_fields_add(fs, line, str_mk(raw.p + b, e - b), http_fid_of(line)))
 			return bad(fault, 431, "too_large", "fields");
 		f = &fs->f[fs->n - 1];
-		switch (f->fid) {
-		case HF_HOST:
-			s->host++;
-			s->f_host = f;
-			break;
-		case HF_CONTENT_LENGTH:
-			s->length++;
-			s->f_length = f;
-			break;
-		case HF_TRANSFER_ENCODING:
-			s->te++;
-			s->f_te = f;
-			break;
-		case HF_AUTHORIZATION:
-			s->auth++;
-			break;
-		case HF_CONNECTION:
-			connection_tokens(value, s);
-			break;
-		case HF_EXPECT:
-			s->expect++;
-			s->f_expect = f;
-			break;
-		case HF_UPGRADE:
-			s->upgrade++;
-			s->f_upgrade = f;
-			break;
-		case HF_TE:
-			s->te_trailers = str_ieq(value, STR("trailers"));
-			break;
-		default: {
-			/* underscores that alias a framing field: some origins fold them (B09) */
-			struct str cl = STR("content-length"), te = STR("transfer-encoding"), h = name;
-			bool alias = (h.n == cl.n || h.n == te.n) && memchr(h.p, '_', h.n) != NULL;
+		if (underscore) {
+			/* B09: many origins fold '_' to '-'. What would then be a field that means something here does not pass as another. */
+			enum http_fid alias = http_fid_alias(line);
 
-			for (size_t k = 0; alias && k < h.n; k++) {
-				char c = ascii_lower(h.p[k]);
-
-				alias = (c == '_' ? '-' : c) == (h.n == cl.n ? cl.p[k] : te.p[k]);
-			}
-			if (alias)
+			if (request && (alias == HF_CONTENT_LENGTH || alias == HF_TRANSFER_ENCODING))
 				return BAD("header_name");
-			break;
-		}
+			f->drop = alias != HF_OTHER;
+		} else if (!known_field(f, raw, request, s, fault)) {
+			return false;
 		}
 		at = next;
 	}
@@ -225,33 +274,28 @@ static bool parse_fields(const uint8_t *buf, size_t n, size_t at, const struct h
 
 static bool parse_target(struct http_request *r, struct str target, struct arena *a, struct http_fault *fault)
 {
-	const char *q;
 	struct str rest = target;
+	const char *q;
 
-	if (!all(target, 4))
+	if (memchr(target.p, '\t', target.n) != NULL)
 		return BAD("target");
-	for (size_t i = 0; i < target.n; i++)
-		if ((unsigned char)target.p[i] >= 0x80 && str_eq(r->method, STR("CONNECT")))
-			return BAD("target");
 	if (str_eq(r->method, STR("CONNECT"))) {
 		r->form = HTTP_TARGET_AUTHORITY;
 		r->authority = target;
-		return true;
+		return is_ascii(target) ? true : BAD("target");
 	}
 	if (str_eq(target, STR("*"))) {
-		if (!str_eq(r->method, STR("OPTIONS")))
-			return BAD("target");
 		r->form = HTTP_TARGET_ASTERISK;
 		r->path = target;
-		return true;
+		return str_eq(r->method, STR("OPTIONS")) ? true : BAD("target");
 	}
 	if (target.p[0] != '/') {
 		ptrdiff_t sep = str_find(target, STR("://"));
 		char *scheme;
 		size_t i;
 
-		if (sep <= 0)
-			return BAD("target");
+		if (sep <= 0 || sep > 5)
+			return BAD(sep > 5 ? "scheme" : "target");
 		scheme = arena_strz(a, str_mk(target.p, (size_t)sep));
 		for (i = 0; i < (size_t)sep; i++)
 			scheme[i] = ascii_lower(scheme[i]);
@@ -278,79 +322,121 @@ static bool parse_target(struct http_request *r, struct str target, struct arena
 	return true;
 }
 
-bool h1_parse_request(const uint8_t *buf, size_t n, const struct h1_limits *lim, struct arena *a, struct http_request *r, struct http_fault *fault)
+static bool parse_request_line(struct str line, const struct h1_limits *lim, struct arena *a, struct http_request *r, struct http_fault *fault)
 {
-	struct str line, target;
-	struct seen s = { 0 };
-	const char *sp1, *sp2;
-	size_t at;
+	const char *sp1 = line.n ? memchr(line.p, ' ', line.n) : NULL, *sp2, *end = line.p + line.n;
+	struct str method, target, version;
 
-	classes();
-	at = take_line(buf, n, 0, &line);
-	if (at == 0)
-		return BAD("request_line");
-	sp1 = memchr(line.p, ' ', line.n);
 	if (sp1 == NULL || sp1 == line.p)
 		return BAD("request_line");
-	r->method = str_mk(line.p, (size_t)(sp1 - line.p));
-	if (!all(r->method, 1) || r->method.n > 64) {
-		r->method = STR_NONE;
+	method = str_mk(line.p, (size_t)(sp1 - line.p));
+	if (method.n > METHOD_MAX || !is_token(method))
 		return BAD("method");
-	}
-	/* methods are case-sensitive; none of the registered ones has a small letter, and some origins fold case */
-	for (size_t i = 0; i < r->method.n; i++)
-		if (r->method.p[i] >= 'a' && r->method.p[i] <= 'z')
+	r->method = method;
+	/* methods are case-sensitive; none of the registered ones has a small letter, and some origins fold case (A37) */
+	for (size_t i = 0; i < method.n; i++)
+		if (method.p[i] >= 'a' && method.p[i] <= 'z')
 			return BAD("method");
-	sp2 = memchr(sp1 + 1, ' ', (size_t)(line.p + line.n - sp1 - 1));
+	sp2 = memchr(sp1 + 1, ' ', (size_t)(end - sp1 - 1));
 	if (sp2 == NULL)
 		return BAD("version");
 	target = str_mk(sp1 + 1, (size_t)(sp2 - sp1 - 1));
-	line = str_mk(sp2 + 1, (size_t)(line.p + line.n - sp2 - 1));
+	version = str_mk(sp2 + 1, (size_t)(end - sp2 - 1));
 	if (target.n == 0)
 		return BAD("request_line");
 	if (target.n > lim->target_max)
 		return bad(fault, 414, "too_large", "target");
-	if (str_eq(line, STR("HTTP/1.1")))
+	if (str_eq(version, STR("HTTP/1.1")))
 		r->version = HTTP_V_1_1;
-	else if (str_eq(line, STR("HTTP/1.0")))
+	else if (str_eq(version, STR("HTTP/1.0")))
 		r->version = HTTP_V_1_0;
 	else
 		return BAD("version");
-	if (!parse_target(r, target, a, fault) || !parse_fields(buf, n, at, lim, &r->fields, &s, fault))
+	return parse_target(r, target, a, fault);
+}
+
+/* RFC 6455 4.2.1: one key of 16 octets in base64, version 13. */
+static bool websocket_fields(const struct http_fields *fs)
+{
+	unsigned keys = 0, versions = 0;
+
+	for (unsigned i = 0; i < fs->n; i++) {
+		struct str v = fs->f[i].value;
+
+		if (str_ieq(fs->f[i].name, STR("sec-websocket-key"))) {
+			keys++;
+			if (v.n != 24 || v.p[22] != '=' || v.p[23] != '=')
+				return false;
+			for (size_t k = 0; k < 22; k++)
+				if (!tchar[(unsigned char)v.p[k]] && v.p[k] != '/')
+					return false;
+		} else if (str_ieq(fs->f[i].name, STR("sec-websocket-version"))) {
+			versions++;
+			if (!str_eq(v, STR("13")))
+				return false;
+		}
+	}
+	return keys == 1 && versions == 1;
+}
+
+static void request_reset(struct http_request *r)
+{
+	/* all but the array of fields, which is large and needs no clearing */
+	memset(r, 0, offsetof(struct http_request, fields));
+	r->fields.n = 0;
+	memset((char *)r + offsetof(struct http_request, framing), 0, sizeof(*r) - offsetof(struct http_request, framing));
+}
+
+bool h1_parse_request(const uint8_t *buf, size_t n, const struct h1_limits *lim, struct arena *a, struct http_request *r, struct http_fault *fault)
+{
+	struct str line;
+	struct seen s = { 0 };
+	size_t at;
+
+	request_reset(r);
+	at = take_line(buf, n, 0, &line, fault);
+	if (at == 0 || !parse_request_line(line, lim, a, r, fault) || !parse_fields(buf, n, at, lim, true, &r->fields, &s, fault))
 		return false;
+	/* RFC 9112 3.2; CONNECT names its host in the target, and widespread clients then leave Host out */
 	if (s.host > 1)
 		return BAD("two_hosts");
-	if (s.f_host != NULL)
-		r->host_field = s.f_host->value;
-	if (s.host == 1 && r->host_field.n == 0)
+	if (s.host == 1 && s.v_host.n == 0)
 		return BAD("host_empty");
+	if (s.host == 0 && r->version == HTTP_V_1_1 && r->form != HTTP_TARGET_AUTHORITY)
+		return BAD("no_host");
+	if (s.host == 1)
+		r->host_field = s.v_host;
 	if (s.auth > 1)
 		return BAD("two_authorizations");
+	/* RFC 9112 6.3, the strictest legal choice everywhere (A01-A09) */
 	if (s.te > 0 && s.length > 0)
 		return BAD("cl_and_te");
 	if (s.length > 1)
 		return BAD("two_lengths");
 	if (s.te > 0) {
-		if (s.te > 1 || !str_ieq(s.f_te->value, STR("chunked")))
+		if (s.te > 1 || !str_ieq(s.v_te, STR("chunked")))
 			return BAD("transfer_encoding");
 		if (r->version == HTTP_V_1_0)
 			return BAD("te_in_1_0");
 		r->framing = HTTP_BODY_CHUNKED;
 	} else if (s.length > 0) {
-		if (!parse_length(s.f_length->value, &r->content_length))
+		if (!str_u64(s.v_length, INT64_MAX, &r->content_length))
 			return BAD("content_length");
 		r->framing = HTTP_BODY_LENGTH;
 	}
 	if (s.expect > 0) {
-		if (s.expect > 1 || !str_ieq(s.f_expect->value, STR("100-continue")))
+		bool content = r->framing == HTTP_BODY_CHUNKED || r->content_length > 0;
+
+		/* RFC 9110 10.1.1: not in a request without content (A15); from a 1.0 client it is ignored */
+		if (s.expect > 1 || !str_ieq(s.v_expect, STR("100-continue")) || (r->version == HTTP_V_1_1 && !content))
 			return BAD("expect");
-		/* without content there is nothing to wait for; a 1.0 client cannot mean it (RFC 9110 10.1.1) */
-		r->expect_continue = r->version == HTTP_V_1_1 && (r->framing == HTTP_BODY_CHUNKED || r->content_length > 0);
+		r->expect_continue = r->version == HTTP_V_1_1;
 	}
 	r->te_trailers = s.te_trailers;
-	r->keep_alive = r->version == HTTP_V_1_1 ? !s.close : (s.keep_alive && !s.close);
-	if (s.upgrade > 0 && s.conn_upgrade && s.upgrade == 1 && str_ieq(s.f_upgrade->value, STR("websocket"))) {
-		if (!str_eq(r->method, STR("GET")) || r->framing != HTTP_BODY_NONE)
+	r->keep_alive = r->version == HTTP_V_1_1 && !s.close; /* A36: no reuse after a 1.0 request, whatever it asks for */
+	/* other upgrades are ignored, and their fields stripped (RFC 9110 7.8; I01, I02) */
+	if (s.upgrade == 1 && s.conn_upgrade && r->version == HTTP_V_1_1 && str_ieq(s.v_upgrade, STR("websocket"))) {
+		if (!str_eq(r->method, STR("GET")) || r->framing != HTTP_BODY_NONE || !websocket_fields(&r->fields))
 			return BAD("websocket_handshake");
 		r->upgrade_websocket = true;
 	}
@@ -360,26 +446,14 @@ bool h1_parse_request(const uint8_t *buf, size_t n, const struct h1_limits *lim,
 #undef BAD
 #define BAD(reason) bad(fault, 502, "upstream_protocol", reason)
 
-bool h1_parse_response(const uint8_t *buf, size_t n, const struct h1_limits *lim, struct arena *a, struct str request_method, struct http_response *r, struct http_fault *fault)
+static bool parse_status_line(struct str line, struct http_response *r, struct http_fault *fault)
 {
-	struct str line;
-	struct seen s = { 0 };
-	size_t at;
-	bool head = str_eq(request_method, STR("HEAD"));
-
-	(void)a;
-	classes();
-	memset(r, 0, offsetof(struct http_response, fields));
-	r->fields.n = 0;
-	r->framing = HTTP_BODY_NONE;
-	r->content_length = 0;
-	r->has_length = false;
-	at = take_line(buf, n, 0, &line);
-	if (at == 0 || line.n < 12)
+	/* a line that ends behind the status, without the space before an empty reason phrase, is common and clear */
+	if (line.n < 12 || memcmp(line.p, "HTTP/", 5) != 0)
 		return BAD("status_line");
-	if (memcmp(line.p, "HTTP/1.1 ", 9) == 0)
+	if (memcmp(line.p + 5, "1.1 ", 4) == 0)
 		r->version = HTTP_V_1_1;
-	else if (memcmp(line.p, "HTTP/1.0 ", 9) == 0)
+	else if (memcmp(line.p + 5, "1.0 ", 4) == 0)
 		r->version = HTTP_V_1_0;
 	else
 		return BAD("version");
@@ -392,23 +466,39 @@ bool h1_parse_response(const uint8_t *buf, size_t n, const struct h1_limits *lim
 		return BAD("status");
 	if (line.n > 13)
 		r->reason = str_mk(line.p + 13, line.n - 13);
-	if (!all(r->reason, 2))
-		return BAD("reason_phrase");
-	if (!parse_fields(buf, n, at, lim, &r->fields, &s, fault)) {
-		*fault = (struct http_fault){ 502, "upstream_protocol", fault->reason };
+	return true;
+}
+
+bool h1_parse_response(const uint8_t *buf, size_t n, const struct h1_limits *lim, struct arena *a, struct str request_method, struct http_response *r, struct http_fault *fault)
+{
+	struct str line;
+	struct seen s = { 0 };
+	size_t at;
+
+	(void)a;
+	memset(r, 0, offsetof(struct http_response, fields));
+	r->fields.n = 0;
+	memset((char *)r + offsetof(struct http_response, framing), 0, sizeof(*r) - offsetof(struct http_response, framing));
+	at = take_line(buf, n, 0, &line, fault);
+	if (at == 0)
+		return BAD(fault->reason);
+	if (!parse_status_line(line, r, fault))
 		return false;
-	}
+	if (!parse_fields(buf, n, at, lim, false, &r->fields, &s, fault))
+		return BAD(fault->reason);
 	if (s.te > 0 && s.length > 0)
 		return BAD("cl_and_te");
 	if (s.length > 1)
 		return BAD("two_lengths");
-	if (s.te > 1 || (s.te == 1 && (!str_ieq(s.f_te->value, STR("chunked")) || r->version == HTTP_V_1_0)))
+	if (s.te > 1 || (s.te == 1 && (!str_ieq(s.v_te, STR("chunked")) || r->version == HTTP_V_1_0)))
 		return BAD("transfer_encoding");
-	if (s.length == 1 && !parse_length(s.f_length->value, &r->content_length))
+	if (s.length == 1 && !str_u64(s.v_length, INT64_MAX, &r->content_length))
 		return BAD("content_length");
 	r->has_length = s.length == 1;
 	/* RFC 9112 6.3, in its order */
-	if (head || r->status < 200 || r->status == 204 || r->status == 304)
+	if (str_eq(request_method, STR("HEAD")) || r->status < 200 || r->status == 204 || r->status == 304)
+		r->framing = HTTP_BODY_NONE;
+	else if (str_eq(request_method, STR("CONNECT")) && r->status < 300)
 		r->framing = HTTP_BODY_NONE;
 	else if (s.te == 1)
 		r->framing = HTTP_BODY_CHUNKED;
@@ -416,91 +506,6 @@ bool h1_parse_response(const uint8_t *buf, size_t n, const struct h1_limits *lim
 		r->framing = HTTP_BODY_LENGTH;
 	else
 		r->framing = HTTP_BODY_CLOSE;
-	r->keep_alive = r->version == HTTP_V_1_1 ? !s.close : (s.keep_alive && !s.close);
+	r->keep_alive = r->framing != HTTP_BODY_CLOSE && !s.close && (r->version == HTTP_V_1_1 || s.keep_alive);
 	return true;
-}
-
-/* --- writing ------------------------------------------------------------------------------------------------------- */
-
-static void write_fields(struct buf *out, const struct http_fields *fs)
-{
-	for (unsigned i = 0; i < fs->n; i++) {
-		const struct http_field *f = &fs->f[i];
-		uint8_t *p;
-
-		if (f->drop || f->fid == HF_CONTENT_LENGTH || f->fid == HF_TRANSFER_ENCODING || f->fid == HF_CONNECTION || f->fid == HF_HOST)
-			continue;
-		p = buf_room(out, f->name.n + f->value.n + 4);
-		memcpy(p, f->name.p, f->name.n);
-		p += f->name.n;
-		*p++ = ':';
-		*p++ = ' ';
-		if (f->value.n)
-			memcpy(p, f->value.p, f->value.n);
-		p += f->value.n;
-		*p++ = '\r';
-		*p++ = '\n';
-		buf_commit(out, f->name.n + f->value.n + 4);
-	}
-}
-
-static void write_framing(struct buf *out, enum http_framing framing, uint64_t length)
-{
-	if (framing == HTTP_BODY_LENGTH) {
-		buf_addz(out, "Content-Length: ");
-		buf_addu(out, length);
-		buf_addz(out, "\r\n");
-	} else if (framing == HTTP_BODY_CHUNKED) {
-		buf_addz(out, "Transfer-Encoding: chunked\r\n");
-	}
-}
-
-void h1_write_request(struct buf *out, const struct http_request *r, struct str host, struct str target, enum http_framing framing, uint64_t length)
-{
-	buf_adds(out, r->method);
-	buf_addc(out, ' ');
-	buf_adds(out, target);
-	buf_addz(out, " HTTP/1.1\r\nHost: ");
-	buf_adds(out, host);
-	buf_addz(out, "\r\n");
-	write_fields(out, &r->fields);
-	write_framing(out, framing, length);
-	buf_addz(out, "\r\n");
-}
-
-void h1_write_response(struct buf *out, const struct http_response *r, enum http_framing framing, uint64_t length, bool keep_alive, bool is_head)
-{
-	buf_addz(out, "HTTP/1.1 ");
-	buf_addu(out, r->status);
-	buf_addc(out, ' ');
-	buf_adds(out, r->reason);
-	buf_addz(out, "\r\n");
-	write_fields(out, &r->fields);
-	if (!keep_alive)
-		buf_addz(out, "Connection: close\r\n");
-	if (is_head || r->status == 304) {
-		/* what a GET would have had, as the origin said it */
-		if (r->has_length)
-			write_framing(out, HTTP_BODY_LENGTH, r->content_length);
-	} else if (r->status != 204) {
-		write_framing(out, framing, length);
-	}
-	buf_addz(out, "\r\n");
-}
-
-size_t h1_chunk_line(char out[20], uint64_t n)
-{
-	static const char hex[] = "0123456789abcdef";
-	char t[16];
-	size_t k = 0, o = 0;
-
-	do {
-		t[k++] = hex[n & 15];
-		n >>= 4;
-	} while (n);
-	while (k > 0)
-		out[o++] = t[--k];
-	out[o++] = '\r';
-	out[o++] = '\n';
-	return o;
 }

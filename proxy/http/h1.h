@@ -28,17 +28,20 @@ bool h1_parse_request(const uint8_t *buf, size_t n, const struct h1_limits *lim,
 /* request_method decides about content (HEAD, CONNECT). 1xx heads are parsed too (framing none). fault code upstream_protocol, 502. */
 bool h1_parse_response(const uint8_t *buf, size_t n, const struct h1_limits *lim, struct arena *a, struct str request_method, struct http_response *out, struct http_fault *fault);
 
-/* Content decoder. */
+/* Content decoder. The members above the line are the caller's to set or read. */
 struct h1_body {
 	enum http_framing framing;
+	bool done;       /* whole content (and trailer section) read */
+	bool response;   /* set after h1_body_init: faults are the upstream's (502), forbidden trailer fields are dropped, not refused */
+	uint64_t total;  /* content octets delivered */
+	/* --- */
 	uint8_t state;
-	bool done;        /* whole content (and trailer section) read */
-	bool allow_trailers;
-	uint64_t left;    /* octets left of the length or chunk */
-	uint32_t meta;    /* octets of size line or trailer section so far, limited */
-	uint64_t total;   /* content octets delivered */
+	bool in_value;   /* of a trailer field */
+	uint64_t left;   /* octets left of the length or chunk */
+	uint32_t meta;   /* octets of the size line or trailer section so far, limited */
+	uint32_t ext;    /* octets of chunk extensions in the whole content, limited */
+	uint32_t trailers;
 	uint32_t name_mask, name_at; /* trailer field name: which forbidden ones still fit */
-	bool in_value;
 };
 void h1_body_init(struct h1_body *b, enum http_framing framing, uint64_t content_length);
 /*

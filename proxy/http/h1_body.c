@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Content framing of HTTP/1.1 (RFC 9112 6, 7): strict, one run of content per call. */
+/*
+ * Content framing of HTTP/1.1 (RFC 9112 6, 7): strict, one run of content per call. State advances octet by octet, so that
+ * every split of the stream gives the same content and the same fault.
+ */
 #include "h1.h"
 
 #define CHUNK_DIGITS_MAX 16
-#define CHUNK_EXT_MAX 1024   /* octets of a size line */
+#define CHUNK_EXT_MAX 1024   /* octets of extensions on one size line */
+#define CHUNK_EXTS_MAX 65536 /* and in the whole content: they cost work and carry nothing */
 #define TRAILER_MAX 16384    /* octets of a trailer section */
+#define TRAILERS_MAX 100     /* fields in it */
 
 enum { ST_SIZE_FIRST = 0, ST_SIZE, ST_EXT, ST_SIZE_LF, ST_DATA, ST_DATA_CR, ST_DATA_LF, ST_TRAILER_START, ST_TRAILER, ST_TRAILER_LF, ST_END_LF };
 
@@ -18,9 +23,12 @@ void h1_body_init(struct h1_body *b, enum http_framing framing, uint64_t length)
 
 bool h1_body_eof(const struct h1_body *b) { return b->done || b->framing == HTTP_BODY_CLOSE; }
 
-static long bad(struct http_fault *f, const char *reason)
+static long bad(const struct h1_body *b, struct http_fault *f, uint16_t status, const char *reason)
 {
-	*f = (struct http_fault){ 400, "malformed_request", reason };
+	if (b->response)
+		*f = (struct http_fault){ 502, "upstream_protocol", reason };
+	else
+		*f = (struct http_fault){ status, status == 400 ? "malformed_request" : "too_large", reason };
 	return -1;
 }
 
@@ -43,23 +51,32 @@ static bool tchar(uint8_t c)
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c && strchr("!#$%&'*+-.^_`|~", c) != NULL);
 }
 
-/* Fields that may never come in a trailer section (RFC 9110 6.5.1): framing, routing, authentication. */
+/* Fields that may never come in a trailer section (RFC 9110 6.5.1): framing, routing, authentication (A22). */
+static const char *const forbidden[] = {
+	"content-length", "transfer-encoding", "host", "authorization", "proxy-authorization", "x-api-key", "cookie", "connection", "te", "trailer",
+};
+#define FORBIDDEN_N (sizeof(forbidden) / sizeof(forbidden[0]))
+
+/*
+ * The next octet of a trailer field's name, or the colon behind it. A bit of name_mask stays while the name is that
+ * forbidden one so far; false at the colon if it is one.
+ */
 static bool trailer_name(struct h1_body *b, uint8_t c)
 {
-	/* the name so far is matched against each by position: a bit stays while it fits */
-	static const char *const forbidden[] = { "content-length", "transfer-encoding", "host", "authorization", "x-api-key", "cookie", "connection", "te", "trailer" };
-	bool hit = false;
+	uint32_t fits = 0;
 
-	for (unsigned i = 0; i < sizeof(forbidden) / sizeof(forbidden[0]); i++) {
+	for (unsigned i = 0; i < FORBIDDEN_N; i++) {
+		char want;
+
 		if (!(b->name_mask & 1u << i))
 			continue;
-		if (c == ':')
-			hit = hit || forbidden[i][b->name_at] == 0;
-		else if (forbidden[i][b->name_at] == 0 || forbidden[i][b->name_at] != ascii_lower((char)c))
-			b->name_mask &= ~(1u << i);
+		want = forbidden[i][b->name_at]; /* no further than its NUL: a name that is longer fits no more */
+		if (c == ':' ? want == 0 : want != 0 && want == (c == '_' ? '-' : ascii_lower((char)c)))
+			fits |= 1u << i;
 	}
+	b->name_mask = fits;
 	b->name_at++;
-	return !hit;
+	return c != ':' || fits == 0;
 }
 
 static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_t **data, size_t *data_len, struct http_fault *f)
@@ -74,7 +91,7 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 		case ST_SIZE_FIRST:
 			h = hexval(c);
 			if (h < 0)
-				return bad(f, "chunk_size");
+				return bad(b, f, 400, "chunk_size");
 			b->left = (uint64_t)h;
 			b->meta = 1;
 			b->state = ST_SIZE;
@@ -84,7 +101,7 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 			h = hexval(c);
 			if (h >= 0) {
 				if (++b->meta > CHUNK_DIGITS_MAX || b->left >> 59)
-					return bad(f, "chunk_size");
+					return bad(b, f, 400, "chunk_size");
 				b->left = b->left << 4 | (uint64_t)h;
 			} else if (c == ';') {
 				b->meta = 0;
@@ -92,22 +109,22 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 			} else if (c == '\r') {
 				b->state = ST_SIZE_LF;
 			} else {
-				return bad(f, "chunk_size");
+				return bad(b, f, 400, "chunk_size");
 			}
 			i++;
 			break;
 		case ST_EXT:
-			if (c == '\r')
+			if (c == '\r' && b->meta > 0)
 				b->state = ST_SIZE_LF;
 			else if (!ext_octet(c))
-				return bad(f, "chunk_extension");
-			else if (++b->meta > CHUNK_EXT_MAX)
-				return bad(f, "chunk_extension_length");
+				return bad(b, f, 400, "chunk_extension");
+			else if (++b->meta > CHUNK_EXT_MAX || ++b->ext > CHUNK_EXTS_MAX)
+				return bad(b, f, 413, "chunk_extension_length");
 			i++;
 			break;
 		case ST_SIZE_LF:
 			if (c != '\n')
-				return bad(f, "chunk_line_end");
+				return bad(b, f, 400, "chunk_line_end");
 			b->meta = 0;
 			b->state = b->left > 0 ? ST_DATA : ST_TRAILER_START;
 			i++;
@@ -125,13 +142,13 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 		}
 		case ST_DATA_CR:
 			if (c != '\r')
-				return bad(f, "chunk_data_end");
+				return bad(b, f, 400, "chunk_data_end");
 			b->state = ST_DATA_LF;
 			i++;
 			break;
 		case ST_DATA_LF:
 			if (c != '\n')
-				return bad(f, "chunk_data_end");
+				return bad(b, f, 400, "chunk_data_end");
 			b->state = ST_SIZE_FIRST;
 			i++;
 			break;
@@ -141,44 +158,42 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 				i++;
 				break;
 			}
-			b->name_mask = 0x1ff;
+			if (++b->trailers > TRAILERS_MAX)
+				return bad(b, f, 431, "trailer_fields");
+			b->name_mask = (1u << FORBIDDEN_N) - 1;
 			b->name_at = 0;
 			b->in_value = false;
 			b->state = ST_TRAILER;
 			break; /* the octet is looked at again */
 		case ST_TRAILER:
 			if (++b->meta > TRAILER_MAX)
-				return bad(f, "trailer_length");
+				return bad(b, f, 431, "trailer_length");
 			if (!b->in_value) {
-				if (c == ':') {
-					if (b->name_at == 0 || !trailer_name(b, c))
-						return bad(f, "trailer_field");
-					b->in_value = true;
-				} else if (!tchar(c)) {
-					return bad(f, "trailer_field");
-				} else {
-					trailer_name(b, c);
-				}
+				if (c == ':' ? b->name_at == 0 : !tchar(c))
+					return bad(b, f, 400, "trailer_field");
+				if (!trailer_name(b, c) && !b->response)
+					return bad(b, f, 400, "trailer_field");
+				b->in_value = c == ':';
 			} else if (c == '\r') {
 				b->state = ST_TRAILER_LF;
 			} else if (!ext_octet(c)) {
-				return bad(f, "trailer_field");
+				return bad(b, f, 400, "trailer_field");
 			}
 			i++;
 			break;
 		case ST_TRAILER_LF:
 			if (c != '\n')
-				return bad(f, "trailer_field");
+				return bad(b, f, 400, "trailer_field");
 			b->state = ST_TRAILER_START;
 			i++;
 			break;
 		case ST_END_LF:
 			if (c != '\n')
-				return bad(f, "chunk_end");
+				return bad(b, f, 400, "chunk_end");
 			b->done = true;
 			return (long)(i + 1);
 		default:
-			return bad(f, "state");
+			return bad(b, f, 400, "state");
 		}
 	}
 	return (long)i;

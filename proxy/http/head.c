@@ -1,31 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "head.h"
 
-struct known {
-	const char *name;
-	uint8_t len, fid;
-};
-/* By length, so that a look-up compares with two or three names at most. */
-static const struct known names[] = {
-	{ "te", 2, HF_TE }, { "via", 3, HF_VIA }, { "host", 4, HF_HOST }, { "range", 5, HF_RANGE }, { "expect", 6, HF_EXPECT }, { "cookie", 6, HF_COOKIE },
-	{ "upgrade", 7, HF_UPGRADE }, { "trailer", 7, HF_TRAILER }, { "alt-svc", 7, HF_ALT_SVC }, { "if-range", 8, HF_IF_RANGE }, { "forwarded", 9, HF_FORWARDING },
-	{ "connection", 10, HF_CONNECTION }, { "keep-alive", 10, HF_KEEP_ALIVE }, { "user-agent", 10, HF_USER_AGENT }, { "early-data", 10, HF_EARLY_DATA },
-	{ "content-type", 12, HF_CONTENT_TYPE }, { "max-forwards", 12, HF_MAX_FORWARDS }, { "authorization", 13, HF_AUTHORIZATION },
-	{ "content-length", 14, HF_CONTENT_LENGTH }, { "http2-settings", 14, HF_HTTP2_SETTINGS }, { "x-original-url", 14, HF_FORWARDING },
-	{ "x-http-method", 13, HF_METHOD_OVERRIDE }, { "x-rewrite-url", 13, HF_FORWARDING }, { "accept-encoding", 15, HF_ACCEPT_ENCODING },
-	{ "x-forwarded-for", 15, HF_FORWARDING }, { "x-forwarded-host", 16, HF_FORWARDING }, { "proxy-connection", 16, HF_PROXY_CONNECTION },
-	{ "content-encoding", 16, HF_CONTENT_ENCODING }, { "x-forwarded-port", 16, HF_FORWARDING }, { "transfer-encoding", 17, HF_TRANSFER_ENCODING },
-	{ "x-method-override", 17, HF_METHOD_OVERRIDE }, { "x-forwarded-proto", 17, HF_FORWARDING }, { "x-forwarded-server", 18, HF_FORWARDING },
-	{ "x-forwarded-prefix", 18, HF_FORWARDING }, { "proxy-authenticate", 18, HF_PROXY_AUTHENTICATE }, { "proxy-authorization", 19, HF_PROXY_AUTHORIZATION },
-	{ "x-http-method-override", 22, HF_METHOD_OVERRIDE },
-};
+static bool same(struct str name, const char *lower)
+{
+	for (size_t i = 1; i < name.n; i++) /* the first letter was looked at */
+		if (ascii_lower(name.p[i]) != lower[i])
+			return false;
+	return true;
+}
 
+/* By length and first letter, so that hardly a name is compared with more than one other. */
 enum http_fid http_fid_of(struct str name)
 {
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (names[i].len == name.n && str_ieq(name, str_mk(names[i].name, names[i].len)))
-			return names[i].fid;
+	char c = name.n ? ascii_lower(name.p[0]) : 0;
+
+#define IS(lit, id) \
+	if (name.n == sizeof(lit) - 1 && same(name, lit)) \
+	return id
+	switch (c) {
+	case 'a':
+		IS("alt-svc", HF_ALT_SVC);
+		IS("authorization", HF_AUTHORIZATION);
+		IS("accept-encoding", HF_ACCEPT_ENCODING);
+		break;
+	case 'c':
+		IS("cookie", HF_COOKIE);
+		IS("connection", HF_CONNECTION);
+		IS("content-type", HF_CONTENT_TYPE);
+		IS("content-length", HF_CONTENT_LENGTH);
+		IS("content-encoding", HF_CONTENT_ENCODING);
+		break;
+	case 'e':
+		IS("expect", HF_EXPECT);
+		IS("early-data", HF_EARLY_DATA);
+		break;
+	case 'f':
+		IS("forwarded", HF_FORWARDING);
+		break;
+	case 'h':
+		IS("host", HF_HOST);
+		IS("http2-settings", HF_HTTP2_SETTINGS);
+		break;
+	case 'i':
+		IS("if-range", HF_IF_RANGE);
+		break;
+	case 'k':
+		IS("keep-alive", HF_KEEP_ALIVE);
+		break;
+	case 'm':
+		IS("max-forwards", HF_MAX_FORWARDS);
+		break;
+	case 'p':
+		IS("proxy-connection", HF_PROXY_CONNECTION);
+		IS("proxy-authenticate", HF_PROXY_AUTHENTICATE);
+		IS("proxy-authorization", HF_PROXY_AUTHORIZATION);
+		break;
+	case 'r':
+		IS("range", HF_RANGE);
+		break;
+	case 't':
+		IS("te", HF_TE);
+		IS("trailer", HF_TRAILER);
+		IS("transfer-encoding", HF_TRANSFER_ENCODING);
+		break;
+	case 'u':
+		IS("upgrade", HF_UPGRADE);
+		IS("user-agent", HF_USER_AGENT);
+		break;
+	case 'v':
+		IS("via", HF_VIA);
+		break;
+	case 'x':
+		if (name.n > 12 && same(str_mk(name.p, 12), "x-forwarded-"))
+			return HF_FORWARDING;
+		IS("x-original-url", HF_FORWARDING);
+		IS("x-rewrite-url", HF_FORWARDING);
+		IS("x-http-method", HF_METHOD_OVERRIDE);
+		IS("x-method-override", HF_METHOD_OVERRIDE);
+		IS("x-http-method-override", HF_METHOD_OVERRIDE);
+		break;
+	default:
+		break;
+	}
+#undef IS
 	return HF_OTHER;
+}
+
+enum http_fid http_fid_alias(struct str name)
+{
+	char t[64]; /* longer names are none of ours, but X-Forwarded-*, which the beginning tells */
+	size_t n = name.n < sizeof(t) ? name.n : sizeof(t);
+	bool any = false;
+
+	for (size_t i = 0; i < n; i++) {
+		any = any || name.p[i] == '_';
+		t[i] = name.p[i] == '_' ? '-' : name.p[i];
+	}
+	return any ? http_fid_of(str_mk(t, n)) : HF_OTHER;
 }
 
 struct http_field *http_fields_find(struct http_fields *fs, enum http_fid fid)

@@ -43,6 +43,8 @@ struct http_field *http_fields_find_name(struct http_fields *fs, struct str name
 /* Appends; false when full. Strings are borrowed. */
 bool http_fields_add(struct http_fields *fs, struct str name, struct str value, enum http_fid fid);
 enum http_fid http_fid_of(struct str name);
+/* The well-known field that name is when '_' is read as '-', as many origins do (B09); HF_OTHER if none or without '_'. */
+enum http_fid http_fid_alias(struct str name);
 /* Marks as dropped all fields whose name equals `name` in ASCII-case-insensitive comparison with '_' equal to '-' (B09). */
 void http_fields_drop_like(struct http_fields *fs, struct str name);
 
@@ -87,9 +89,10 @@ struct http_fault {
 
 /*
  * Marks hop-by-hop fields as dropped: Connection and what it nominates, Keep-Alive, Proxy-*, TE, Trailer, Upgrade,
- * Transfer-Encoding, HTTP2-Settings, Early-Data; in requests also HF_FORWARDING, HF_METHOD_OVERRIDE, Expect is kept
- * (exchange decides). Must run before injection (B01). A Connection that nominates Host, Content-Length,
- * Transfer-Encoding, Authorization or Cookie in a request is refused: false and *fault. In responses Alt-Svc is dropped too.
+ * Transfer-Encoding, Content-Length (both written anew from the parsed framing), HTTP2-Settings, Early-Data; in requests
+ * also Host, HF_FORWARDING, HF_METHOD_OVERRIDE and Expect, which we answer ourselves. Must run before injection (B01). A
+ * Connection that nominates Host, Content-Length, Transfer-Encoding, Authorization or Cookie in a request is refused: false
+ * and *fault. In responses Alt-Svc is dropped too.
  */
 bool http_request_strip(struct http_request *r, struct http_fault *fault);
 void http_response_strip(struct http_response *r);

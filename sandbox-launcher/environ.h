@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_LAUNCH_ENVIRON_H
+#define SP_LAUNCH_ENVIRON_H
+/* The environment of the payload: made anew, nothing is inherited but what is named. */
+#include "options.h"
+#include "plan.h"
+
+struct environ_secrets { /* what the policy's table says */
+	const char *source[PLAN_PATHS_MAX];  /* variables that hold secrets: never passed in */
+	unsigned source_n;
+	const char *variable[PLAN_PATHS_MAX], *secret[PLAN_PATHS_MAX]; /* inject `env:`: NAME, and the secret it stands for */
+	unsigned variable_n;
+};
+/* Sets p->envp, and the file TRUSTDIR/env for shells that clear their environment. 0, or -1. */
+int environ_plan(struct plan *p, const struct plan_wish *w, const struct options *o, const struct environ_secrets *s, const char *sandbox_name, struct err *err);
+/* NAME=value\0 of each named variable that is set, for the gateway; a sealed memfd, or -1. */
+int environ_sources(const struct environ_secrets *s, struct err *err);
+/* Overwrites this process's whole initial environment: pid 1 inside is a copy of us. */
+void environ_wipe(void);
+#endif

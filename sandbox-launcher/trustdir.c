@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trustdir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <openssl/evp.h>
+#include <openssl/objects.h>
+#include <openssl/pem.h>
+#include <openssl/pkcs12.h>
+#include <openssl/x509.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../common/base/buf.h"
+
+#define FILE_MAX (1u << 20)
+#define JAVA_PASSWORD "changeit"
+#define JAVA_TRUSTED_KEY_USAGE "2.16.840.1.113894.746875.1.1" /* Oracle: what a Java key store reads as "trusted certificate" */
+#define ANY_EXTENDED_KEY_USAGE "2.5.29.37.0"
+
+static const char *const nss_files[TRUSTDIR_NSS_FILES] = { "cert9.db", "key4.db", "pkcs11.txt" };
+
+/* 0, or -1 with errno; *out in the arena. */
+static int read_file(struct arena *mem, const char *path, struct str *out)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	struct stat st;
+	char *p;
+	size_t n = 0;
+	ssize_t k;
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MAX) {
+		close(fd);
+		errno = EINVAL;
+		return -1;
+	}
+	p = arena_alloc(mem, (size_t)st.st_size + 1);
+	while (n < (size_t)st.st_size && (k = read(fd, p + n, (size_t)st.st_size - n)) > 0)
+		n += (size_t)k;
+	close(fd);
+	p[n] = 0;
+	*out = str_mk(p, n);
+	return 0;
+}
+
+/* Written under another name and renamed; failing costs only time at the next run. */
+static void write_file(const char *dir, const char *name, struct str data)
+{
+	char tmp[PATH_MAX], path[PATH_MAX];
+	int fd;
+
+	if (snprintf(tmp, sizeof(tmp), "%s/.%s.%d", dir, name, (int)getpid()) >= (int)sizeof(tmp) || snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+		return;
+	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return;
+	if (write(fd, data.p, data.n) != (ssize_t)data.n || close(fd) != 0 || rename(tmp, path) != 0)
+		unlink(tmp);
+}
+
+static bool add_attribute(PKCS12_SAFEBAG *bag, const char *oid, const char *value_oid)
+{
+	ASN1_OBJECT *value = OBJ_txt2obj(value_oid, 1);
+	bool ok = value != NULL && PKCS12_add1_attr_by_txt(bag, oid, V_ASN1_OBJECT, (const unsigned char *)value, -1);
+
+	ASN1_OBJECT_free(value);
+	return ok;
+}
+
+/*
+ * A PKCS#12 store as Java likes it. The certificates are not encrypted (they are public, and some runtimes open their own
+ * cacerts without a password); the MAC is there for those that give one.
+ */
+static int java_store(struct arena *mem, STACK_OF(X509) *certs, struct str *out, struct err *err)
+{
+	STACK_OF(PKCS12_SAFEBAG) *bags = NULL;
+	STACK_OF(PKCS7) *safes = NULL;
+	PKCS12 *p12 = NULL;
+	unsigned char *der = NULL;
+	char alias[32];
+	int n, r = -1;
+
+	for (int i = 0; i < sk_X509_num(certs); i++) {
+		PKCS12_SAFEBAG *bag = PKCS12_add_cert(&bags, sk_X509_value(certs, i));
+
+		snprintf(alias, sizeof(alias), "sallyport%d", i);
+		if (bag == NULL || !PKCS12_add_friendlyname_utf8(bag, alias, -1) || !add_attribute(bag, JAVA_TRUSTED_KEY_USAGE, ANY_EXTENDED_KEY_USAGE))
+			goto out;
+	}
+	if (!PKCS12_add_safe(&safes, bags, -1, 0, NULL) || (p12 = PKCS12_add_safes(safes, 0)) == NULL || !PKCS12_set_mac(p12, JAVA_PASSWORD, -1, NULL, 0, 2048, EVP_sha1()))
+		goto out;
+	n = i2d_PKCS12(p12, &der);
+	if (n <= 0)
+		goto out;
+	*out = arena_str(mem, str_mk(der, (size_t)n));
+	r = 0;
+out:
+	if (r != 0)
+		err_set(err, EIO, "cannot make the Java trust store");
+	OPENSSL_free(der);
+	PKCS12_free(p12);
+	sk_PKCS7_pop_free(safes, PKCS7_free);
+	sk_PKCS12_SAFEBAG_pop_free(bags, PKCS12_SAFEBAG_free);
+	return r;
+}
+
+static int generate(struct trustdir *t, const char *ca_file, struct err *err)
+{
+	BIO *bio = BIO_new_mem_buf(t->pem.p, (int)t->pem.n);
+	STACK_OF(X509) *certs = sk_X509_new_null();
+	struct buf names = { 0 };
+	X509 *x;
+	int r = -1;
+
+	while (bio != NULL && certs != NULL && (x = PEM_read_bio_X509(bio, NULL, NULL, NULL)) != NULL) {
+		unsigned long h = X509_subject_name_hash(x), same = 0;
+
+		for (int i = 0; i < sk_X509_num(certs); i++)
+			same += X509_subject_name_hash(sk_X509_value(certs, i)) == h;
+		buf_addf(&names, "%08lx.%lu\n", h, same);
+		sk_X509_push(certs, x);
+	}
+	if (certs == NULL || sk_X509_num(certs) == 0) {
+		err_set(err, EINVAL, "%s holds no certificate", ca_file);
+		goto out;
+	}
+	t->hashes = arena_str(&t->mem, buf_str(&names));
+	r = java_store(&t->mem, certs, &t->p12, err);
+out:
+	buf_fini(&names);
+	sk_X509_pop_free(certs, X509_free);
+	BIO_free(bio);
+	return r;
+}
+
+static bool run(char *const argv[])
+{
+	char *envp[] = { NULL };
+	int status;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return false;
+	if (pid == 0) {
+		int null = open("/dev/null", O_RDWR);
+
+		dup2(null, 0);
+		dup2(null, 1);
+		dup2(null, 2);
+		execve(argv[0], argv, envp);
+		_exit(127);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return false;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Chromium and its kin read an NSS database in the home folder; without certutil they get none. */
+static void make_nss(const char *dir, const char *ca_file)
+{
+	static const char tool[] = "/usr/bin/certutil";
+	char nss[PATH_MAX + 8], db[PATH_MAX + 16];
+	char *make[] = { (char *)tool, (char *)"-N", (char *)"--empty-password", (char *)"-d", db, NULL };
+	char *add[] = { (char *)tool, (char *)"-A", (char *)"-n", (char *)"sallyport", (char *)"-t", (char *)"C,,", (char *)"-i", (char *)ca_file, (char *)"-d", db, NULL };
+
+	if (access(tool, X_OK) != 0)
+		return;
+	snprintf(nss, sizeof(nss), "%s/nss", dir);
+	snprintf(db, sizeof(db), "sql:%s", nss);
+	if (mkdir(nss, 0700) != 0 && errno != EEXIST)
+		return;
+	for (unsigned i = 0; i < TRUSTDIR_NSS_FILES; i++) {
+		char path[PATH_MAX + 32];
+
+		snprintf(path, sizeof(path), "%s/%s", nss, nss_files[i]);
+		unlink(path);
+	}
+	if (run(make))
+		run(add);
+}
+
+static void read_nss(struct trustdir *t, const char *dir)
+{
+	for (unsigned i = 0; i < TRUSTDIR_NSS_FILES; i++) {
+		char path[PATH_MAX + 32];
+
+		snprintf(path, sizeof(path), "%s/nss/%s", dir, nss_files[i]);
+		if (read_file(&t->mem, path, &t->nss[i]) != 0)
+			t->nss[i] = STR_NONE;
+	}
+}
+
+int trustdir_load(struct trustdir *t, const char *ca_file, const char *cache_dir, struct err *err)
+{
+	char dir[PATH_MAX], path[PATH_MAX + 16];
+	struct str old;
+	bool cached = cache_dir != NULL && snprintf(dir, sizeof(dir), "%s/trust", cache_dir) < (int)sizeof(dir);
+
+	*t = (struct trustdir){ .pem = STR_NONE };
+	if (read_file(&t->mem, ca_file, &t->pem) != 0)
+		return err_errno(err, "cannot read the gateway's CA certificate %s", ca_file);
+	if (cached) {
+		/* ca.pem is written last: when it is the same, the rest belongs to it. */
+		snprintf(path, sizeof(path), "%s/ca.pem", dir);
+		if (read_file(&t->mem, path, &old) == 0 && str_eq(old, t->pem)) {
+			snprintf(path, sizeof(path), "%s/java.p12", dir);
+			if (read_file(&t->mem, path, &t->p12) == 0) {
+				snprintf(path, sizeof(path), "%s/hashes", dir);
+				if (read_file(&t->mem, path, &t->hashes) == 0) {
+					read_nss(t, dir);
+					return 0;
+				}
+			}
+		}
+	}
+	if (generate(t, ca_file, err) < 0)
+		return -1;
+	if (cached && (mkdir(dir, 0700) == 0 || errno == EEXIST)) {
+		make_nss(dir, ca_file);
+		read_nss(t, dir);
+		write_file(dir, "java.p12", t->p12);
+		write_file(dir, "hashes", t->hashes);
+		write_file(dir, "ca.pem", t->pem);
+	}
+	return 0;
+}
+
+void trustdir_fini(struct trustdir *t) { arena_fini(&t->mem); }
+
+static bool real_directory(const char *path)
+{
+	char real[PATH_MAX];
+	struct stat st;
+
+	return realpath(path, real) != NULL && strcmp(real, path) == 0 && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static void put_certs(const struct trustdir *t, struct plan *p, const char *dir)
+{
+	char path[256];
+	const char *s = t->hashes.p, *end = s + t->hashes.n;
+
+	while (s < end) {
+		const char *nl = memchr(s, '\n', (size_t)(end - s));
+		size_t n = nl != NULL ? (size_t)(nl - s) : (size_t)(end - s);
+
+		if (n > 0 && n < 64) {
+			snprintf(path, sizeof(path), "%s/%.*s", dir, (int)n, s);
+			plan_file(p, path, t->pem, 0444);
+		}
+		s += n + 1;
+	}
+}
+
+/* The system's bundles, where this system has them: in a directory of ours, or one file beside others. */
+static void replace_system(const struct trustdir *t, struct plan *p)
+{
+	static const char *const debian = "/etc/ssl/certs";
+	static const struct { const char *dir, *file; bool java; } bundles[] = {
+		{ "/etc/pki/tls/certs", "ca-bundle.crt", false },
+		{ "/etc/pki/ca-trust/extracted/pem", "tls-ca-bundle.pem", false },
+		{ "/etc/pki/ca-trust/extracted/java", "cacerts", true },
+		{ "/etc/ssl", "cert.pem", false },
+		{ "/etc/ssl", "ca-bundle.pem", false },
+	};
+	char path[256];
+	struct stat st;
+
+	if (real_directory(debian)) {
+		plan_op(p, VIEW_OPAQUE, debian, NULL, 0);
+		plan_file(p, "/etc/ssl/certs/ca-certificates.crt", t->pem, 0444);
+		plan_file(p, "/etc/ssl/certs/java/cacerts", t->p12, 0444);
+		put_certs(t, p, debian);
+	}
+	for (unsigned i = 0; i < sizeof(bundles) / sizeof(bundles[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", bundles[i].dir, bundles[i].file);
+		if (real_directory(bundles[i].dir) && lstat(path, &st) == 0)
+			plan_file(p, path, bundles[i].java ? t->p12 : t->pem, 0444);
+	}
+}
+
+void trustdir_plan(const struct trustdir *t, struct plan *p)
+{
+	static const char php[] = "openssl.cafile=" TRUSTDIR_CA "\ncurl.cainfo=" TRUSTDIR_CA "\n";
+	char path[PATH_MAX];
+
+	plan_file(p, TRUSTDIR_CA, t->pem, 0444);
+	plan_file(p, TRUSTDIR_CERTS "/ca.pem", t->pem, 0444);
+	put_certs(t, p, TRUSTDIR_CERTS);
+	plan_file(p, TRUSTDIR_JAVA, t->p12, 0444);
+	plan_file(p, TRUSTDIR_PHP "/sallyport.ini", STR(php), 0444);
+	for (unsigned i = 0; i < TRUSTDIR_NSS_FILES; i++) {
+		if (t->nss[i].n == 0 || snprintf(path, sizeof(path), "%s/.pki/nssdb/%s", p->home, nss_files[i]) >= (int)sizeof(path))
+			continue;
+		plan_file(p, path, t->nss[i], 0600);
+	}
+	replace_system(t, p);
+}
