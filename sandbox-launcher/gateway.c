@@ -320,11 +320,20 @@ static int spawn(const struct gateway *g, int log, pid_t *pid, struct err *err)
 
 static bool gone(pid_t pid)
 {
-	char path[64];
-	struct stat st;
+	char path[64], stat[256];
+	const char *state;
+	ssize_t n;
+	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	return stat(path, &st) != 0;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	n = read(fd, stat, sizeof(stat) - 1);
+	close(fd);
+	stat[n > 0 ? n : 0] = 0;
+	state = strrchr(stat, ')');
+	return state == NULL || state[1] == 0 || state[2] == 'Z';
 }
 
 /* Under the start lock: two runs at once start one gateway. */

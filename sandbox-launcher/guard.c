@@ -33,6 +33,7 @@
 
 #include "../common/base/must.h"
 #include "idmap.h"
+#include "link.h"
 #include "say.h"
 
 #define PLACEHOLDER_MODE 01555
@@ -466,19 +467,17 @@ int guard_start(struct guard *g, struct err *err)
 	}
 	if (g->sweeper == 0) {
 		/* Nothing is inherited but the pipe and the folders: not the terminal, not the control connection. */
-		close_range(1024, ~0U, 0);
-		for (int fd = 0; fd < 1024; fd++) {
-			bool keep = fd == life[0];
+		int keep[GUARD_NAMES_MAX * 2 + PLAN_PATHS_MAX + 1];
+		unsigned n = 0;
 
-			for (unsigned i = 0; i < g->held_n && !keep; i++)
-				keep = fd == g->held[i];
-			for (unsigned i = 0; i < g->git_n && !keep; i++)
-				keep = fd == g->git_fd[i];
-			for (unsigned i = 0; i < g->n && !keep; i++)
-				keep = fd == g->names[i].dir_fd;
-			if (!keep)
-				close(fd);
-		}
+		keep[n++] = life[0];
+		for (unsigned i = 0; i < g->held_n; i++)
+			keep[n++] = g->held[i];
+		for (unsigned i = 0; i < g->git_n; i++)
+			keep[n++] = g->git_fd[i];
+		for (unsigned i = 0; i < g->n; i++)
+			keep[n++] = g->names[i].dir_fd;
+		link_close_except(0, keep, n);
 		sweeper_main(g, life[0]);
 	}
 	close(life[0]);

@@ -36,7 +36,7 @@ struct ipc {
 	enum role self, peer;
 	ipc_fn *fn;
 	void *arg;
-	bool dead, free_asked, paused;
+	bool dead, free_asked, paused, send_dead;
 	struct queued *head, **tail;
 	size_t queued;
 };
@@ -128,6 +128,8 @@ static int receive(struct ipc *c)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
+	if (n < 0 && errno == ECONNRESET)
+		return 1; /* the peer closed with our messages unread; what it had sent before still comes, then the end */
 	if (n <= 0) {
 		die(c);
 		return -1;
@@ -180,6 +182,30 @@ static ssize_t send_now(struct ipc *c, const struct iovec *iov, size_t iov_n, co
 
 static uint32_t want(const struct ipc *c) { return (c->paused ? 0 : EPOLLIN) | (c->head != NULL ? EPOLLOUT : 0); }
 
+static void die_later(void *arg)
+{
+	struct ipc *c = arg;
+
+	if (!c->free_asked && c->fn != NULL)
+		c->fn(c, NULL);
+}
+
+/*
+ * Sending failed for good (errno). When the peer is gone, what it sent before is still to be read: the end of that is the
+ * end of the link. Otherwise the link ends now; its owner hears of it at the end of the turn, not in the middle of what
+ * it is doing.
+ */
+static void cannot_send(struct ipc *c)
+{
+	if (errno == EPIPE || errno == ECONNRESET || errno == ECONNREFUSED || errno == ENOTCONN) {
+		c->send_dead = true;
+		drop_queue(c);
+		return;
+	}
+	shut(c);
+	loop_defer(c->loop, die_later, c);
+}
+
 static void flush(struct ipc *c)
 {
 	while (c->head != NULL) {
@@ -189,8 +215,10 @@ static void flush(struct ipc *c)
 		if (send_now(c, &iov, 1, q->fds, q->fd_n) < 0) {
 			if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)
 				return;
-			die(c);
-			return;
+			cannot_send(c);
+			if (c->dead)
+				return;
+			break;
 		}
 		c->head = q->next;
 		if (c->head == NULL)
@@ -229,6 +257,12 @@ struct ipc *ipc_new(struct loop *l, int fd, enum role self, enum role peer, ipc_
 	return c;
 }
 
+void ipc_pump(struct ipc *c)
+{
+	while (!c->dead && receive(c) == 1)
+		;
+}
+
 void *ipc_arg(const struct ipc *c) { return c->arg; }
 enum role ipc_peer(const struct ipc *c) { return c->peer; }
 bool ipc_dead(const struct ipc *c) { return c->dead; }
@@ -241,14 +275,6 @@ void ipc_pause(struct ipc *c, bool paused)
 		watch_set(&c->watch, want(c));
 }
 
-static void die_later(void *arg)
-{
-	struct ipc *c = arg;
-
-	if (!c->free_asked && c->fn != NULL)
-		c->fn(c, NULL);
-}
-
 bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const void *p2, size_t n2, const int *fds, unsigned fd_n)
 {
 	struct ipc_hdr h = { .type = (uint16_t)type, .generation = generation, .id = id };
@@ -256,15 +282,13 @@ bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t 
 	struct queued *q;
 
 	MUST(allowed(h.type, c->self, c->peer, n + n2, fd_n));
-	if (c->dead)
+	if (c->dead || c->send_dead)
 		return false;
 	if (c->head == NULL) {
 		if (send_now(c, iov, 3, fds, fd_n) >= 0)
 			return true;
 		if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
-			/* the owner hears of it through its callback, not in the middle of what it is doing */
-			shut(c);
-			loop_defer(c->loop, die_later, c);
+			cannot_send(c);
 			return false;
 		}
 	}

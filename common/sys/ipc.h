@@ -35,6 +35,8 @@ enum role ipc_peer(const struct ipc *c);
 bool ipc_send(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const int *fds, unsigned fd_n);
 /* As ipc_send with payload in two parts (struct, then bytes). */
 bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const void *p2, size_t n2, const int *fds, unsigned fd_n);
+/* Handles what has already arrived, without waiting; used before a link is given up. */
+void ipc_pump(struct ipc *c);
 bool ipc_dead(const struct ipc *c);
 /* While paused nothing is read (a peer that died is still noticed, with all that it had sent): back-pressure for those who answer. */
 void ipc_pause(struct ipc *c, bool paused);

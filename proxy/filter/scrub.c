@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matching: Wu-Manber with blocks of two octets. For each block the table says how far the window may move when it ends
- * there; 0 sends it to the patterns whose first `min` octets end in that block. Measured elsewhere at 1.6-3 GB/s for
- * patterns of 8 to 16 octets. A value shorter than two octets is not scrubbed at all (policies need 8).
+ * What is overwritten: every octet of every occurrence of every value, occurrences that overlap or lie in each other
+ * included, and whatever the pieces in which the stream arrives.
+ *
+ * Matching: Wu-Manber with blocks of two octets. For each block `shift` says how far a window as long as the shortest
+ * value may move when the block ends it; 0 sends it to the values whose first `min` octets end in that block. On ordinary
+ * text nearly every step moves by almost the whole window.
+ *
+ * Streams: after each piece the longest suffix that begins a value is kept, unchanged, as the context of the next piece.
+ * Of the kept octets those that an occurrence has covered already need not wait: they went out as filler (`sent`).
  */
 #include "scrub.h"
 
@@ -10,69 +16,66 @@
 
 #include "../../common/base/must.h"
 
+#define FILLER '*'
+#define SHIFT_MAX 255
+#define NONE UINT32_MAX
+
 struct pattern {
 	uint8_t *p;
 	size_t n;
-	int next; /* in the chain of its block, -1 ends */
+	uint32_t next_end;   /* chain of those whose window ends in the same hash */
+	uint32_t next_first; /* chain of those with the same first octet */
 };
 struct scrub_set {
 	struct pattern *pat;
 	size_t n, min, max;
-	uint16_t *shift; /* 65536 */
-	int *chain;      /* 65536 */
-	bool first[256]; /* octets that a pattern begins with */
+	uint8_t shift[65536];
+	uint32_t end[1024]; /* by end_hash of the window's last block */
+	uint32_t first[256];
 };
 
 static unsigned block(const uint8_t *p) { return (unsigned)p[0] << 8 | p[1]; }
-
-static int longer_first(const void *a, const void *b)
-{
-	const struct pattern *x = a, *y = b;
-
-	return x->n < y->n ? 1 : x->n > y->n ? -1 : 0;
-}
+static unsigned end_hash(unsigned b) { return (b ^ b >> 6) & 1023; }
 
 struct scrub_set *scrub_set_new(const struct str *values, size_t n)
 {
 	struct scrub_set *s = must_calloc(1, sizeof(*s));
 
-	s->pat = must_calloc(n, sizeof(*s->pat));
+	MUST(n < NONE);
+	s->pat = must_calloc(n + 1, sizeof(*s->pat));
 	s->min = SIZE_MAX;
 	for (size_t i = 0; i < n; i++) {
-		if (values[i].n < 2)
+		struct pattern *p = &s->pat[s->n];
+
+		if (values[i].n < 2) /* policies ask for 8; one octet would be everywhere */
 			continue;
-		s->pat[s->n].p = must_malloc(values[i].n);
-		memcpy(s->pat[s->n].p, values[i].p, values[i].n);
-		s->pat[s->n].n = values[i].n;
+		p->p = must_malloc(values[i].n);
+		memcpy(p->p, values[i].p, values[i].n);
+		p->n = values[i].n;
 		s->n++;
-		if (values[i].n < s->min)
-			s->min = values[i].n;
-		if (values[i].n > s->max)
-			s->max = values[i].n;
+		s->min = p->n < s->min ? p->n : s->min;
+		s->max = p->n > s->max ? p->n : s->max;
 	}
 	if (s->n == 0)
 		return s;
-	/* chains are built back to front: the longest comes out first, so that the longest match is overwritten */
-	qsort(s->pat, s->n, sizeof(*s->pat), longer_first);
-	s->shift = must_malloc(65536 * sizeof(*s->shift));
-	s->chain = must_malloc(65536 * sizeof(*s->chain));
-	for (size_t i = 0; i < 65536; i++) {
-		s->shift[i] = (uint16_t)(s->min - 1 > UINT16_MAX ? UINT16_MAX : s->min - 1);
-		s->chain[i] = -1;
-	}
-	for (size_t k = s->n; k-- > 0;) {
+	memset(s->shift, s->min - 1 < SHIFT_MAX ? (int)(s->min - 1) : SHIFT_MAX, sizeof(s->shift));
+	memset(s->end, 0xff, sizeof(s->end));
+	memset(s->first, 0xff, sizeof(s->first));
+	for (size_t k = 0; k < s->n; k++) {
 		struct pattern *p = &s->pat[k];
+		uint32_t *end = &s->end[end_hash(block(p->p + s->min - 2))], *first = &s->first[p->p[0]];
 
-		s->first[p->p[0]] = true;
 		for (size_t i = 0; i + 2 <= s->min; i++) {
 			size_t d = s->min - 2 - i;
-			unsigned b = block(p->p + i);
+			uint8_t *at = &s->shift[block(p->p + i)];
 
-			if (d < s->shift[b])
-				s->shift[b] = (uint16_t)d;
+			if (d < *at)
+				*at = (uint8_t)d;
 		}
-		p->next = s->chain[block(p->p + s->min - 2)];
-		s->chain[block(p->p + s->min - 2)] = (int)k;
+		p->next_end = *end;
+		*end = (uint32_t)k;
+		p->next_first = *first;
+		*first = (uint32_t)k;
 	}
 	return s;
 }
@@ -86,106 +89,129 @@ void scrub_set_free(struct scrub_set *s)
 		free(s->pat[i].p);
 	}
 	free(s->pat);
-	free(s->shift);
-	free(s->chain);
+	explicit_bzero(s, sizeof(*s)); /* the tables tell pairs of octets */
 	free(s);
 }
 
 size_t scrub_set_max(const struct scrub_set *s) { return s->max; }
 
-size_t scrub_inplace(const struct scrub_set *s, char *text, size_t n)
+/*
+ * Overwrites what the values cover in p[0..n). *edge is moved to the end of an overwritten stretch that reaches or spans
+ * it. Returns the number of stretches that end behind `from`.
+ */
+static size_t overwrite(const struct scrub_set *s, uint8_t *p, size_t n, size_t from, size_t *edge)
 {
-	uint8_t *p = (uint8_t *)text;
-	size_t hits = 0, at;
+	size_t hits = 0, at = s->min; /* end of the window */
 
-	if (s->n == 0 || n < s->min)
-		return 0;
-	at = s->min; /* end of the window */
 	while (at <= n) {
 		unsigned b = block(p + at - 2);
-		size_t begin = at - s->min, len = 0;
+		size_t begin = at - s->min, end = begin;
 
 		if (s->shift[b] > 0) {
 			at += s->shift[b];
 			continue;
 		}
-		for (int k = s->chain[b]; k >= 0; k = s->pat[k].next) {
+		for (uint32_t k = s->end[end_hash(b)]; k != NONE; k = s->pat[k].next_end) {
 			const struct pattern *pt = &s->pat[k];
 
-			if (pt->n > len && begin + pt->n <= n && memcmp(p + begin, pt->p, pt->n) == 0)
-				len = pt->n;
+			if (pt->n > end - begin && pt->n <= n - begin && memcmp(p + begin, pt->p, pt->n) == 0)
+				end = begin + pt->n;
 		}
-		if (len == 0) {
+		if (end == begin) {
 			at++;
 			continue;
 		}
-		/* matches that overlap this one: look for those that begin inside before it is gone */
-		for (size_t i = begin + 1; i < begin + len; i++) {
-			if (!s->first[p[i]])
-				continue;
-			for (size_t k = 0; k < s->n; k++) {
+		/* occurrences that begin inside and reach further: looked for before their first octets are gone */
+		for (size_t i = begin + 1; i < end; i++) {
+			for (uint32_t k = s->first[p[i]]; k != NONE; k = s->pat[k].next_first) {
 				const struct pattern *pt = &s->pat[k];
 
-				if (i + pt->n <= n && i + pt->n > begin + len && memcmp(p + i, pt->p, pt->n) == 0)
-					len = i + pt->n - begin;
+				if (pt->n <= n - i && i + pt->n > end && memcmp(p + i, pt->p, pt->n) == 0)
+					end = i + pt->n;
 			}
 		}
-		memset(p + begin, '*', len);
-		hits++;
-		at = begin + len + s->min;
+		memset(p + begin, FILLER, end - begin);
+		hits += end > from;
+		if (begin <= *edge && end > *edge)
+			*edge = end;
+		at = end + s->min;
 	}
 	return hits;
 }
 
-/* The longest proper suffix of p that a pattern begins with: it must be held back. */
+size_t scrub_inplace(const struct scrub_set *s, char *p, size_t n)
+{
+	size_t edge = 0;
+
+	return s->n == 0 || n < s->min ? 0 : overwrite(s, (uint8_t *)p, n, 0, &edge);
+}
+
+/* Length of the longest suffix of p that is shorter than some value and begins it. */
 static size_t open_suffix(const struct scrub_set *s, const uint8_t *p, size_t n)
 {
-	size_t from = n > s->max - 1 ? n - (s->max - 1) : 0;
-
-	for (size_t i = from; i < n; i++) {
-		size_t left = n - i;
-
-		if (!s->first[p[i]])
-			continue;
-		for (size_t k = 0; k < s->n; k++)
-			if (s->pat[k].n > left && memcmp(p + i, s->pat[k].p, left) == 0)
-				return left;
-	}
+	for (size_t i = n > s->max - 1 ? n - (s->max - 1) : 0; i < n; i++)
+		for (uint32_t k = s->first[p[i]]; k != NONE; k = s->pat[k].next_first)
+			if (s->pat[k].n > n - i && memcmp(p + i, s->pat[k].p, n - i) == 0)
+				return n - i;
 	return 0;
 }
 
-void scrub_init(struct scrub *s, const struct scrub_set *set)
-{
-	*s = (struct scrub){ .set = set };
-}
+void scrub_init(struct scrub *s, const struct scrub_set *set) { *s = (struct scrub){ .set = set }; }
 
-void scrub_fini(struct scrub *s) { buf_fini_secret(&s->held); }
+void scrub_fini(struct scrub *s)
+{
+	buf_fini_secret(&s->held);
+	s->sent = 0;
+}
 
 void scrub_feed(struct scrub *s, const uint8_t *in, size_t n, struct buf *out)
 {
-	size_t hold, len, from;
+	size_t had = buf_len(&s->held), len = had + n, hold, edge;
 	uint8_t *p;
 
+	if (n == 0)
+		return;
 	if (s->set->n == 0) {
 		buf_add(out, in, n);
 		return;
 	}
-	/* an overwritten match never begins a pattern again ('*' runs aside, which only delays), so what is held is raw */
-	from = buf_len(out);
-	buf_add(out, buf_data(&s->held), buf_len(&s->held));
-	buf_clear(&s->held);
-	buf_add(out, in, n);
-	p = buf_data(out) + from;
-	len = buf_len(out) - from;
-	s->hits += scrub_inplace(s->set, (char *)p, len);
-	/* what may still become a match is held; what a complete match covered is overwritten by now and goes out */
+	/* worked on in the output's own memory: context, then the new octets */
+	p = buf_room(out, len);
+	if (had)
+		memcpy(p, buf_data(&s->held), had);
+	memcpy(p + had, in, n);
 	hold = open_suffix(s->set, p, len);
+	if (had)
+		explicit_bzero(buf_data(&s->held), had);
+	buf_clear(&s->held);
 	buf_add(&s->held, p + len - hold, hold);
-	out->len -= hold;
+	/* everything before the kept suffix may go, and of it what is covered without a gap */
+	edge = s->sent > len - hold ? s->sent : len - hold;
+	if (len >= s->set->min)
+		s->hits += overwrite(s->set, p, len, had, &edge);
+	if (s->sent > 0)
+		memmove(p, p + s->sent, edge - s->sent);
+	buf_commit(out, edge - s->sent);
+	/* behind what goes out stand octets that may begin a value */
+	explicit_bzero(p + edge - s->sent, len - (edge - s->sent));
+	s->sent = edge - (len - hold);
 }
 
 void scrub_end(struct scrub *s, struct buf *out)
 {
-	buf_adds(out, buf_str(&s->held)); /* shorter than every pattern that it begins: nothing to find */
-	buf_fini_secret(&s->held);
+	size_t n = buf_len(&s->held);
+	size_t edge = s->sent;
+	uint8_t *p;
+
+	/* the suffix became no value, but shorter values may stand in it */
+	if (n > s->sent) {
+		p = buf_room(out, n);
+		memcpy(p, buf_data(&s->held), n);
+		if (n >= s->set->min)
+			overwrite(s->set, p, n, n, &edge);
+		memmove(p, p + s->sent, n - s->sent);
+		buf_commit(out, n - s->sent);
+		explicit_bzero(p + n - s->sent, s->sent);
+	}
+	scrub_fini(s);
 }

@@ -2,8 +2,8 @@
 #ifndef SP_FILTER_SCRUB_H
 #define SP_FILTER_SCRUB_H
 /*
- * Overwrites secret values in a byte stream by filler of the same length ('*'), across every split. Holds back only
- * the longest suffix that is a prefix of a pattern.
+ * Overwrites secret values in a byte stream by filler of the same length ('*'), across every split, also where they
+ * overlap. Holds back no more than the longest suffix that is a prefix of a pattern.
  */
 #include "../../common/base/buf.h"
 
@@ -14,14 +14,15 @@ size_t scrub_set_max(const struct scrub_set *s); /* longest pattern */
 
 struct scrub {
 	const struct scrub_set *set; /* borrowed */
-	struct buf held;             /* bytes not yet released */
-	uint64_t hits;
+	struct buf held;             /* the longest suffix so far that begins a pattern, as it came */
+	size_t sent;                 /* of it, released already (as filler) */
+	uint64_t hits;               /* stretches overwritten */
 };
 void scrub_init(struct scrub *s, const struct scrub_set *set);
 void scrub_fini(struct scrub *s);
-/* Appends to out what can be released of (held + in). */
+/* Appends to out what can be released of (held + in). in is not in out's memory. */
 void scrub_feed(struct scrub *s, const uint8_t *in, size_t n, struct buf *out);
-/* End of stream: releases what is held. */
+/* End of stream: releases what is held; s is as after scrub_fini (hits stay). */
 void scrub_end(struct scrub *s, struct buf *out);
 /* Whole value at once, in place (header values). Returns the number of overwritten matches. */
 size_t scrub_inplace(const struct scrub_set *set, char *p, size_t n);

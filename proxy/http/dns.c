@@ -57,10 +57,11 @@ enum dns_parse dns_parse(const uint8_t *p, size_t n, struct dns_question *q)
 		/* one additional record: EDNS (RFC 6891), root name, type 41 */
 		if (at + 11 > n || p[at] != 0 || u16(p + at + 1) != 41)
 			return DNS_FORMERR;
-		if (at + 11u + u16(p + at + 9) > n)
-			return DNS_FORMERR;
-		q->edns = true;
+		at += 11u + u16(p + at + 9);
+		q->edns = at <= n;
 	}
+	if (at != n)
+		return DNS_FORMERR;
 	if (q->qclass != 1)
 		return DNS_REFUSED;
 	if (!host || len == 0 || !canon_host(str_mk(name, len), false, &q->name, &reason))

@@ -2,6 +2,7 @@
 #include "refusal.h"
 
 #include "../../common/base/jsonw.h"
+#include "../../common/base/must.h"
 
 struct row {
 	const char *text, *proxy_error;
@@ -14,9 +15,16 @@ static const struct row rows[] = {
 #undef REFUSAL
 };
 
-const char *refusal_text(enum refusal_code c) { return rows[c].text; }
-uint16_t refusal_status(enum refusal_code c) { return rows[c].status; }
-const char *refusal_proxy_error(enum refusal_code c) { return rows[c].proxy_error; }
+/* A code is ours, never from outside. */
+static const struct row *row(enum refusal_code c)
+{
+	MUST((unsigned)c < sizeof(rows) / sizeof(rows[0]));
+	return &rows[c];
+}
+
+const char *refusal_text(enum refusal_code c) { return row(c)->text; }
+uint16_t refusal_status(enum refusal_code c) { return row(c)->status; }
+const char *refusal_proxy_error(enum refusal_code c) { return row(c)->proxy_error; }
 
 /* A string of RFC 8941 3.3.3: printable ASCII, quote and backslash escaped. */
 static void sf_string(struct buf *out, struct str s)
@@ -38,6 +46,8 @@ static void one_line(struct buf *out, struct str s)
 		buf_addc(out, (unsigned char)s.p[i] >= 0x20 && s.p[i] != 0x7f ? s.p[i] : '?');
 }
 
+static void kstr(struct jsonw *w, const char *key, struct str s) { jsonw_kstr(w, key, s.n ? s : STR("")); }
+
 static void kstr_or_null(struct jsonw *w, const char *key, struct str s)
 {
 	jsonw_key(w, key);
@@ -53,8 +63,8 @@ static void json_body(struct buf *b, const struct refusal *r)
 
 	jsonw_open(&w, '{');
 	jsonw_ku64(&w, "v", 1);
-	jsonw_kz(&w, "error", rows[r->code].text);
-	jsonw_kstr(&w, "reason", r->reason);
+	jsonw_kz(&w, "error", row(r->code)->text);
+	kstr(&w, "reason", r->reason);
 	kstr_or_null(&w, "host", r->host);
 	kstr_or_null(&w, "method", r->method);
 	kstr_or_null(&w, "path", r->path);
@@ -66,8 +76,8 @@ static void json_body(struct buf *b, const struct refusal *r)
 	jsonw_kz(&w, "retry", r->retry ? r->retry : "no");
 	jsonw_key(&w, "ask");
 	jsonw_null(&w);
-	jsonw_kstr(&w, "hint", r->hint);
-	jsonw_kstr(&w, "request_id", r->request_id);
+	kstr(&w, "hint", r->hint);
+	kstr(&w, "request_id", r->request_id);
 	jsonw_close(&w, '}');
 	buf_addc(b, '\n');
 }
@@ -75,11 +85,11 @@ static void json_body(struct buf *b, const struct refusal *r)
 void refusal_write_h1(struct buf *out, const struct refusal *r)
 {
 	struct buf body = { 0 };
-	uint16_t status = r->status ? r->status : rows[r->code].status;
+	uint16_t status = r->status ? r->status : row(r->code)->status;
 
 	if (r->is_git) {
 		buf_addz(&body, "sallyport: ");
-		buf_addz(&body, rows[r->code].text);
+		buf_addz(&body, row(r->code)->text);
 		buf_addz(&body, ": ");
 		one_line(&body, r->reason);
 		buf_addz(&body, "\nrequest ");
@@ -92,12 +102,12 @@ void refusal_write_h1(struct buf *out, const struct refusal *r)
 	} else {
 		json_body(&body, r);
 	}
-	buf_addf(out, "HTTP/1.1 %u sallyport %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\nProxy-Status: sallyport; error=%s; details=", status, rows[r->code].text,
-		r->is_git ? "text/plain; charset=utf-8" : "application/json", rows[r->code].proxy_error);
+	buf_addf(out, "HTTP/1.1 %u sallyport %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\nProxy-Status: sallyport; error=%s; details=", status, row(r->code)->text,
+		r->is_git ? "text/plain; charset=utf-8" : "application/json", row(r->code)->proxy_error);
 	sf_string(out, r->reason);
 	buf_addz(out, "\r\n");
-	if (r->retry_after_s)
-		buf_addf(out, "Retry-After: %u\r\n", r->retry_after_s);
+	if (r->retry_after_s || status == 429)
+		buf_addf(out, "Retry-After: %u\r\n", r->retry_after_s ? r->retry_after_s : 1);
 	if (status == 407)
 		buf_addz(out, "Proxy-Authenticate: Basic realm=\"sallyport\"\r\n");
 	if (r->close)

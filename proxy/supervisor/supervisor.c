@@ -32,6 +32,7 @@
 #define BACKOFF_MAX_MS 5000
 #define BACKOFF_FORGET_MS 10000 /* a role that lived this long starts without delay next time */
 #define IDLE_END_MS 2000
+#define REVOKE_MS 900 /* a revoked sandbox's worker is gone within a second */
 #define CHECKER_MS 20000
 #define SHUTDOWN_MS 3000
 
@@ -262,6 +263,7 @@ static void on_proc_end(struct watch *w, uint32_t events)
 		ipc_free(p->ipc);
 	p->ipc = NULL;
 	p->child.pid = 0;
+	timer_stop(&p->restart);
 	if (p->stopping || s->shutting_down) {
 		if (p->role == ROLE_WORKER)
 			loop_defer(s->loop, free_proc, p);
@@ -330,10 +332,20 @@ static void start_proc(struct proc *p)
 		link_pair(&s->secrets, &s->audit, 0);
 }
 
+static void on_stop_late(struct timer *t)
+{
+	struct proc *p = (struct proc *)((char *)t - offsetof(struct proc, restart));
+
+	if (p->child.pid != 0)
+		kill(p->child.pid, SIGKILL);
+}
+
 static void stop_proc(struct proc *p)
 {
 	if (p->child.pid == 0) {
 		timer_stop(&p->restart);
+		if (p->role == ROLE_WORKER)
+			loop_defer(p->sup->loop, free_proc, p);
 		return;
 	}
 	p->stopping = true;
@@ -495,9 +507,14 @@ void supervisor_revoke(struct supervisor *s, struct sandbox *b, const char *why)
 	}
 	if (b->worker != NULL) {
 		b->worker->sandbox = NULL;
-		if (b->worker->ipc != NULL)
+		if (b->worker->ipc != NULL && b->worker->child.pid != 0) {
+			/* it delivers its last records and ends; within a second in any case */
 			ipc_send(b->worker->ipc, MSG_SANDBOX_GONE, b->generation, 0, &ref, sizeof(ref), NULL, 0);
-		stop_proc(b->worker);
+			b->worker->stopping = true;
+			timer_start(s->loop, &b->worker->restart, REVOKE_MS, on_stop_late);
+		} else {
+			stop_proc(b->worker);
+		}
 	}
 	if (b->announced) {
 		supervisor_event(s, str_of(b->name), why);

@@ -764,6 +764,12 @@ const struct exchange_host worker_exchange_host = { host_begin, host_secret, hos
 
 /* --- time-outs ----------------------------------------------------------------------------------------------------- */
 
+void clients_end(struct worker *w)
+{
+	while (w->clients.head != NULL)
+		end((struct client *)w->clients.head, false);
+}
+
 void client_sweep(struct worker *w)
 {
 	uint64_t now = loop_now_ms(w->loop);

@@ -141,7 +141,8 @@ uint32_t reporter_slot(struct reporter *r, const struct buf *fields)
 		uint32_t i = (r->hint + k) % INFLIGHT_SLOTS;
 		struct inflight_slot *s = &r->slots[i];
 
-		if (r->used[i])
+		/* a slot that an earlier worker left open is audit's to close */
+		if (r->used[i] || __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != 0)
 			continue;
 		r->used[i] = true;
 		r->hint = i + 1;
@@ -190,5 +191,7 @@ void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields
 	r->count++;
 	send_pending(r);
 }
+
+size_t reporter_pending(const struct reporter *r) { return r->count; }
 
 void reporter_tick(struct reporter *r) { send_pending(r); }

@@ -19,6 +19,7 @@
 
 #define SWEEP_MS 1000
 #define ACCEPT_BATCH 64
+#define ENDING_MS 500 /* to deliver the last records */
 
 uint64_t handle_new(struct handles *h, void *obj)
 {
@@ -243,6 +244,8 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 	ipc_send(w->sup, MSG_SANDBOX_OK, s->generation, 0, &ref, sizeof(ref), NULL, 0);
 }
 
+static void on_sweep(struct timer *t);
+
 static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 {
 	struct worker *w = ipc_arg(c);
@@ -271,7 +274,12 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 		break;
 	case MSG_SANDBOX_GONE:
 	case MSG_SHUTDOWN:
-		loop_stop(w->loop);
+		for (unsigned i = 0; i < w->listener_n; i++)
+			watch_stop(&w->listener_watch[i]);
+		w->listener_n = 0;
+		clients_end(w);
+		w->ending_ms = loop_now_ms(w->loop) + 1;
+		timer_start(w->loop, &w->sweep, 1, on_sweep);
 		break;
 	default:
 		break;
@@ -285,6 +293,13 @@ static void on_sweep(struct timer *t)
 	struct worker *w = (struct worker *)((char *)t - offsetof(struct worker, sweep));
 	static uint32_t quiet;
 
+	if (w->ending_ms != 0) {
+		if (reporter_pending(w->rep) == 0 || loop_now_ms(w->loop) - w->ending_ms > ENDING_MS)
+			loop_stop(w->loop);
+		else
+			timer_start(w->loop, &w->sweep, 2, on_sweep);
+		return;
+	}
 	client_sweep(w);
 	upstreams_sweep(w->ups);
 	names_tick(w->names);

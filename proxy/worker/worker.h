@@ -53,6 +53,7 @@ struct worker {
 	struct table *table;
 	uint32_t sandbox, generation;
 	bool explain_denials, have_sandbox;
+	uint64_t ending_ms; /* the sandbox is gone: records are delivered, then the end */
 	char name[MSG_NAME_MAX];
 	char digest_hex[65];
 	int listeners[MSG_LISTENERS_MAX];
@@ -83,6 +84,7 @@ bool reporter_ok(const struct reporter *r);
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields);
 /* Queues a record; common fields (policy) are added. */
 void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields);
+size_t reporter_pending(const struct reporter *r); /* records not yet appended */
 void reporter_tick(struct reporter *r);
 
 /* creds.c */
@@ -121,6 +123,7 @@ void names_tick(struct names *n);
 /* client.c */
 void client_accept(struct worker *w, int fd, uint8_t listener_kind);
 void client_sweep(struct worker *w);
+void clients_end(struct worker *w); /* all of them, with their records */
 extern const struct exchange_host worker_exchange_host;
 /* From tls.c's client hello callback. */
 int client_hello(void *client, SSL *ssl, int *alert);
