@@ -43,7 +43,7 @@ static void sf_string(struct buf *out, struct str s)
 static void one_line(struct buf *out, struct str s)
 {
 	for (size_t i = 0; i < s.n; i++)
-		buf_addc(out, (unsigned char)s.p[i] >= 0x20 && s.p[i] != 0x7f ? s.p[i] : '?');
+		buf_addc(out, s.p[i] >= 0x20 && s.p[i] < 0x7f ? s.p[i] : '?');
 }
 
 static void kstr(struct jsonw *w, const char *key, struct str s) { jsonw_kstr(w, key, s.n ? s : STR("")); }

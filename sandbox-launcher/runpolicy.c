@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runpolicy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../common/policy/sandbox_spec.h"
+#include "idmap.h"
+
+#define TABLE_MAX (1u << 30)
+
+static const char *text(struct runpolicy *r, struct str s) { return arena_strz(&r->mem, s); }
+
+/* Runs `sallyport-policy ARG...` beside us; its exit status, or -1. */
+static int policy_tool(const struct gateway *g, const char *const *args, bool quiet, struct err *err)
+{
+	char program[PATH_MAX + 32], state[PATH_MAX + 32];
+	int status;
+	pid_t pid;
+
+	snprintf(program, sizeof(program), "%s/sallyport-policy", g->program_dir);
+	snprintf(state, sizeof(state), "SALLYPORT_STATE=%s", g->state_dir);
+	pid = fork();
+	if (pid < 0)
+		return err_errno(err, "cannot start %s", program);
+	if (pid == 0) {
+		char *envp[] = { state, NULL };
+		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+		dup2(null, 0);
+		dup2(quiet ? null : 2, 1); /* standard output is the command's */
+		execve(program, (char *const *)args, envp);
+		dprintf(2, "sallyport: cannot execute %s: %s\n", program, strerror(errno));
+		_exit(127);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return err_errno(err, "%s", program);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* A sealed copy of the file, checked and opened. */
+static int take_table(struct runpolicy *r, int fd, const char *name, struct err *err)
+{
+	uint8_t digest[TABLE_DIGEST_LEN];
+	struct stat st;
+	uint8_t *p;
+	off_t at = 0;
+	int r2;
+
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+		return err_set(err, EINVAL, "%s is not a regular file", name);
+	if (st.st_size == 0 || st.st_size > (off_t)TABLE_MAX)
+		return err_set(err, EFBIG, "%s: %lld octets cannot be a compiled policy", name, (long long)st.st_size);
+	r->table_fd = memfd_create("sallyport-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (r->table_fd < 0)
+		return err_errno(err, "memfd");
+	while (at < st.st_size) {
+		char b[65536];
+		ssize_t n = pread(fd, b, sizeof(b), at);
+
+		if (n <= 0 || write(r->table_fd, b, (size_t)n) != n)
+			return err_errno(err, "cannot copy %s", name);
+		at += n;
+	}
+	if (fcntl(r->table_fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0)
+		return err_errno(err, "cannot seal the table");
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, r->table_fd, 0);
+	if (p == MAP_FAILED)
+		return err_errno(err, "cannot map the table");
+	r2 = table_check(p, (size_t)st.st_size, digest, err);
+	munmap(p, (size_t)st.st_size);
+	if (r2 < 0 || table_open(&r->table, r->table_fd, err) < 0)
+		return err_wrap(err, "%s", name);
+	return 0;
+}
+
+/* A compiled table begins with an LMDB page: 16 octets of header, then the magic number. */
+static bool looks_compiled(int fd)
+{
+	uint32_t magic = 0;
+
+	return pread(fd, &magic, sizeof(magic), 16) == (ssize_t)sizeof(magic) && magic == 0xBEEFC0DE;
+}
+
+static int compile(struct runpolicy *r, const struct gateway *g, const char *yaml, const char *out, bool keep, struct err *err)
+{
+	const char *args[] = { "sallyport-policy", "compile", yaml, "-o", out, NULL };
+	int status = policy_tool(g, args, true, err), fd, ret;
+
+	if (status < 0)
+		return -1;
+	if (status != 0) {
+		unlink(out);
+		return err_set(err, EINVAL, "%s does not compile (see above): nothing was started", yaml);
+	}
+	fd = open(out, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return err_errno(err, "cannot open %s", out);
+	if (!keep)
+		unlink(out);
+	ret = take_table(r, fd, yaml, err);
+	close(fd);
+	return ret;
+}
+
+static int policies_dir(const struct gateway *g, char out[PATH_MAX + 16], struct err *err)
+{
+	snprintf(out, PATH_MAX + 16, "%s/policies", g->state_dir);
+	return mkdir(out, 0700) == 0 || errno == EEXIST ? 0 : err_errno(err, "cannot make %s", out);
+}
+
+static int load_file(struct runpolicy *r, const struct gateway *g, const char *file, struct err *err)
+{
+	char dir[PATH_MAX + 16], out[PATH_MAX + 64];
+	int fd = open(file, O_RDONLY | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return err_errno(err, "cannot open the policy %s", file);
+	if (looks_compiled(fd)) {
+		ret = take_table(r, fd, file, err);
+		close(fd);
+		return ret;
+	}
+	close(fd);
+	if (policies_dir(g, dir, err) < 0)
+		return -1;
+	snprintf(out, sizeof(out), "%s/.run.%d", dir, (int)getpid());
+	return compile(r, g, file, out, false, err);
+}
+
+/* Made once per state directory. */
+static int load_deny_all(struct runpolicy *r, const struct gateway *g, struct err *err)
+{
+	static const char yaml[] = "version: 1\nname: deny-all\ndescription: what a run without a policy gets\n";
+	char dir[PATH_MAX + 16], table[PATH_MAX + 64], tmp[PATH_MAX + 96], src[PATH_MAX + 96];
+	struct err ignored = ERR_INIT;
+	int fd, ret;
+
+	if (policies_dir(g, dir, err) < 0)
+		return -1;
+	snprintf(table, sizeof(table), "%s/deny-all.table", dir);
+	fd = open(table, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd >= 0) {
+		ret = take_table(r, fd, table, &ignored);
+		close(fd);
+		if (ret == 0)
+			return 0;
+		if (r->table_fd >= 0) /* of an older version, or damaged: made anew */
+			close(r->table_fd);
+		r->table_fd = -1;
+	}
+	snprintf(src, sizeof(src), "%s/.deny-all.%d.yaml", dir, (int)getpid());
+	snprintf(tmp, sizeof(tmp), "%s/.deny-all.%d", dir, (int)getpid());
+	fd = open(src, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || write(fd, yaml, sizeof(yaml) - 1) != (ssize_t)sizeof(yaml) - 1) {
+		err_errno(err, "cannot write %s", src);
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
+	close(fd);
+	ret = compile(r, g, src, tmp, true, err);
+	unlink(src);
+	if (ret == 0 && rename(tmp, table) != 0)
+		unlink(tmp);
+	return ret;
+}
+
+static int trusted(const struct gateway *g, const char *file, struct err *err)
+{
+	const char *args[] = { "sallyport-policy", "trust", "--check", file, NULL };
+	int status = policy_tool(g, args, false, err);
+
+	if (status < 0)
+		return -1;
+	if (status == 0)
+		return 0;
+	return err_set(err, EPERM, "%s is not used because it is not trusted. Read it, then type:  sallyport trust%s%s %s", file, g->explicit_state ? " --state " : "", g->explicit_state ? g->state_dir : "", file);
+}
+
+static int take_list(struct runpolicy *r, const struct str_list *from, const char **to, unsigned *n)
+{
+	for (unsigned i = 0; i < from->n; i++)
+		to[i] = text(r, from->s[i]);
+	*n = from->n;
+	return 0;
+}
+
+static int take_spec(struct runpolicy *r, struct err *err)
+{
+	struct sandbox_spec *s = arena_zalloc(&r->mem, sizeof(*s));
+	struct plan_wish *w = &r->wish;
+
+	if (!sandbox_spec_load(r->table, s))
+		return err_set(err, E2BIG, "the policy's sandbox: section has a list of more than %d entries", SPEC_LIST_MAX);
+	if (s->isolation.n > 0 && !str_eq(s->isolation, STR("namespace")))
+		return err_set(err, ENOTSUP, "sandbox: isolation: %.*s is for a later version of sallyport", (int)s->isolation.n, s->isolation.p);
+	if (s->root.n > 0 && !str_eq(s->root, STR("host")))
+		return err_set(err, ENOTSUP, "sandbox: filesystem: root: %.*s is for a later version of sallyport (host is what there is)", (int)s->root.n, s->root.p);
+	if (s->idle_ms > 0)
+		return err_set(err, ENOTSUP, "sandbox: resources: idle_time is for a later version of sallyport");
+	if (str_eq(s->home, STR("host")))
+		w->home = HOME_HOST;
+	else if (str_eq(s->home, STR("empty")))
+		w->home = HOME_EMPTY;
+	else if (s->home.n > 0 && !str_eq(s->home, STR("tools")))
+		return err_set(err, EINVAL, "sandbox: filesystem: home: tools, empty or host");
+	take_list(r, &s->write, w->write, &w->write_n);
+	take_list(r, &s->read, w->read, &w->read_n);
+	take_list(r, &s->hide, w->hide, &w->hide_n);
+	take_list(r, &s->protect, w->protect, &w->protect_n);
+	take_list(r, &s->keep, w->keep, &w->keep_n);
+	take_list(r, &s->set_name, w->set_name, &w->set_n);
+	take_list(r, &s->set_value, w->set_value, &w->set_n);
+	if (s->set_value.n != s->set_name.n)
+		return err_set(err, EINVAL, "sandbox: process: environment: set is damaged");
+	w->user = s->user.n > 0 ? text(r, s->user) : NULL;
+	w->scratch = s->scratch;
+	w->memory = s->memory;
+	w->processes = s->processes;
+	w->open_files = s->open_files;
+	w->wall_ms = s->wall_ms;
+	w->stop_on_loss = str_eq(s->on_gateway_loss, STR("stop"));
+	for (unsigned i = 0; i < s->require.n; i++) {
+		struct str q = s->require.s[i];
+
+		if (str_eq(q, STR("landlock")))
+			w->require_landlock = true;
+		else if (str_eq(q, STR("overlay")))
+			w->require_overlay = true;
+		else if (str_eq(q, STR("tproxy")))
+			w->require_tproxy = true;
+		else if (!str_eq(q, STR("seccomp")) && !str_eq(q, STR("no_new_privs")) && !str_ends(q, STR("_namespace")) && !str_eq(q, STR("namespaces")))
+			return err_set(err, ENOTSUP, "sandbox: require: this launcher cannot enforce \"%.*s\"", (int)q.n, q.p);
+	}
+	return 0;
+}
+
+static int take_secrets(struct runpolicy *r, struct err *err)
+{
+	struct environ_secrets *e = &r->env;
+	struct secret_decl d;
+
+	for (unsigned i = 0; i < table_secret_count(r->table); i++) {
+		if (!table_secret(r->table, i, &d))
+			return err_set(err, EINVAL, "the policy's table is damaged (secret %u)", i);
+		if (d.source == SECRET_SOURCE_ENV) {
+			if (e->source_n == PLAN_PATHS_MAX)
+				return err_set(err, E2BIG, "the policy has more than %d secrets from the environment", PLAN_PATHS_MAX);
+			e->source[e->source_n++] = text(r, d.arg);
+		} else if (d.source == SECRET_SOURCE_FILE) {
+			if (r->file_n == GATEWAY_FILES_MAX)
+				return err_set(err, E2BIG, "the policy has more than %d secrets from files", GATEWAY_FILES_MAX);
+			r->files[r->file_n].path = text(r, d.arg);
+			r->files[r->file_n++].fd = -1;
+		}
+	}
+	return 0;
+}
+
+static bool take_inject(void *arg, const struct inject *in)
+{
+	struct runpolicy *r = arg;
+	struct environ_secrets *e = &r->env;
+
+	if (in->env.n == 0)
+		return true;
+	if (e->variable_n == PLAN_PATHS_MAX)
+		return false;
+	e->variable[e->variable_n] = text(r, in->env);
+	e->secret[e->variable_n++] = text(r, in->secret_name);
+	return true;
+}
+
+int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *named, const char *cwd, struct err *err)
+{
+	char path[PATH_MAX + 32];
+	struct stat st;
+	int ret;
+
+	*r = (struct runpolicy){ .table_fd = -1 };
+	if (named != NULL) {
+		r->file = text(r, str_of(named));
+	} else {
+		snprintf(path, sizeof(path), "%s/sallyport.yaml", strcmp(cwd, "/") == 0 ? "" : cwd);
+		if (lstat(path, &st) == 0) {
+			r->file = text(r, str_of(path));
+			if (trusted(g, path, err) < 0)
+				return -1;
+		} else if (errno != ENOENT) {
+			return err_errno(err, "cannot look at %s", path);
+		}
+	}
+	ret = r->file != NULL ? load_file(r, g, r->file, err) : load_deny_all(r, g, err);
+	if (ret < 0)
+		return -1;
+	r->name = text(r, table_name(r->table));
+	r->explain_denials = table_explain_denials(r->table);
+	if (take_spec(r, err) < 0 || take_secrets(r, err) < 0)
+		return -1;
+	if (!table_inject_each(r->table, take_inject, r))
+		return err_set(err, E2BIG, "the policy sets more than %d placeholder variables", PLAN_PATHS_MAX);
+	return 0;
+}
+
+/* Nobody else may have been able to put the file, or a folder above it, there. */
+static int trustworthy(const char *path, struct err *err)
+{
+	char part[PATH_MAX];
+	size_t n = strlen(path);
+	struct stat st;
+
+	if (n >= sizeof(part) || path[0] != '/')
+		return err_set(err, EINVAL, "secret file %s: not an absolute path", path);
+	for (size_t i = 1; i <= n; i++) {
+		bool last = i == n;
+
+		if (path[i] != '/' && !last)
+			continue;
+		memcpy(part, path, i);
+		part[i] = 0;
+		if (lstat(part, &st) != 0)
+			return err_errno(err, "secret file %s", part);
+		if (S_ISLNK(st.st_mode))
+			return err_set(err, ELOOP, "secret file %s: %s is a symbolic link; name the real path", path, part);
+		if (st.st_uid != 0 && st.st_uid != geteuid())
+			return err_set(err, EPERM, "secret file %s: %s belongs to somebody else (uid %u)", path, part, (unsigned)st.st_uid);
+		/* In a sticky directory (/tmp) only the owner can replace an entry. */
+		if ((st.st_mode & 022) && (last || !(st.st_mode & S_ISVTX)))
+			return err_set(err, EPERM, "secret file %s: others can write %s; chmod go-w it", path, part);
+	}
+	return S_ISREG(st.st_mode) ? 0 : err_set(err, EINVAL, "secret file %s is not a regular file", path);
+}
+
+int runpolicy_open_files(struct runpolicy *r, struct err *err)
+{
+	for (unsigned i = 0; i < r->file_n; i++) {
+		struct err why = ERR_INIT;
+
+		if (trustworthy(r->files[i].path, err) < 0)
+			return -1;
+		r->files[i].fd = idmap_open(r->files[i].path, O_RDONLY | O_NOFOLLOW, &why);
+		if (r->files[i].fd < 0)
+			return err_set(err, why.code, "secret file: %s", why.text);
+	}
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_LAUNCH_RUNPOLICY_H
+#define SP_LAUNCH_RUNPOLICY_H
+/* The policy of a run: which file, compiled, checked; what the launcher needs of it. */
+#include "../common/policy/table.h"
+#include "environ.h"
+#include "gateway.h"
+#include "plan.h"
+
+struct runpolicy {
+	struct arena mem;
+	struct table *table;
+	int table_fd;             /* sealed */
+	const char *file;         /* real path of the policy in use; NULL: there is none, everything is denied */
+	const char *name;
+	bool explain_denials;
+	struct plan_wish wish;
+	struct environ_secrets env;
+	struct { const char *path; int fd; } files[GATEWAY_FILES_MAX]; /* secrets' sources */
+	unsigned file_n;
+};
+/*
+ * named: --policy as a real path, or NULL: ./sallyport.yaml of cwd if it is trusted. Compiler and trust speak for themselves
+ * on standard error. 0, or -1.
+ */
+int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *named, const char *cwd, struct err *err);
+/* Opens the files that secrets come from with the caller's rights. */
+int runpolicy_open_files(struct runpolicy *r, struct err *err);
+#endif
