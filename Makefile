@@ -18,7 +18,7 @@ OPT_debug := -O0 -g3
 OPT_san := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DSP_SANITIZED
 OPT_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -DSP_SANITIZED
 OPT_cov := -O0 -g --coverage
-CFLAGS_ALL := -std=gnu17 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -I. $(OPT_$(VARIANT)) -Wall -Wextra $(WERROR) -Wshadow -Wstrict-prototypes \
+CFLAGS_ALL := -std=gnu17 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -I. $(OPT_$(VARIANT)) -Wall -Wextra -Wno-format-truncation $(WERROR) -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wpointer-arith -Wvla -fstack-protector-strong -fPIE $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(CFLAGS)
 LDFLAGS_ALL := $(OPT_$(VARIANT)) -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
 LIBS_COMMON := $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson 2>/dev/null) -lpthread
@@ -56,17 +56,16 @@ deps:
 
 $(B)/%.o: %.c
 	@mkdir -p $(dir $@)
-	$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+	@echo "  CC $@"; $(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
 $(B)/libcommon.a: $(call obj,$(COMMON_SRC))
 	@rm -f $@
-	$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $^
+	@$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $^
 
-link = @mkdir -p $(dir $@)
 define program
 $(BIN)/$(1): $$(call obj,$(2)) $(B)/libcommon.a
 	@mkdir -p $$(dir $$@)
-	$$(CC) $$(LDFLAGS_ALL) -o $$@ $$(call obj,$(2)) $(B)/libcommon.a $$(LIBS_COMMON) $(3)
+	@echo "  LD $$@"; $$(CC) $$(LDFLAGS_ALL) -o $$@ $$(call obj,$(2)) $(B)/libcommon.a $$(LIBS_COMMON) $(3)
 endef
 $(eval $(call program,sallyport,$(call src,cli),))
 $(eval $(call program,sallyport-proxy,$(PROXY_SRC),-lcares))
@@ -76,20 +75,20 @@ $(eval $(call program,sallyport-policy,policy-compiler/main.c $(POLICY_LIB_SRC),
 $(eval $(call program,sallyport-sandbox,$(SANDBOX_SRC),))
 
 $(B)/sallyport-proxy-selftest: $(call obj,$(SELFTEST_SRC)) $(B)/libcommon.a
-	$(CC) $(LDFLAGS_ALL) -o $@ $(call obj,$(SELFTEST_SRC)) $(B)/libcommon.a $(LIBS_COMMON)
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $(call obj,$(SELFTEST_SRC)) $(B)/libcommon.a $(LIBS_COMMON)
 
 # Unit tests link everything but the mains.
 TESTLIB_SRC := $(HTTP_SRC) $(POLICY_LIB_SRC) $(CHECKER_SRC) $(call src,proxy/supervisor proxy/worker proxy/exchange proxy/dialer proxy/audit) $(filter-out proxy/secrets/main.c,$(SECRETS_SRC)) \
 	$(filter-out ca/main.c,$(CA_SRC)) $(filter-out sandbox-launcher/main.c,$(SANDBOX_SRC))
 $(B)/libtest.a: $(call obj,$(TESTLIB_SRC))
 	@rm -f $@
-	$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $^
+	@$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $^
 $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	$(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb -lcmocka
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb -lcmocka
 $(B)/replay/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	$(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb
 .SECONDARY:
 
 tests: $(UNIT) $(REPLAY)
@@ -112,7 +111,7 @@ fuzz:
 		build/fuzz/fuzzers/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 build/fuzz/corpus/$$f tests/fuzz/corpus/$${f%_fuzz}; done
 $(B)/fuzzers/%: $(B)/tests/fuzz/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb
 
 lint:
 	bash tests/lint/run.sh

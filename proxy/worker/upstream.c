@@ -471,7 +471,8 @@ static void process(struct conn *c)
 		return;
 	}
 	for (;;) {
-		size_t before = buf_len(&c->in);
+		uint64_t before = c->bytes_in;
+		size_t had = buf_len(&c->in);
 
 		conn_fill(c);
 		if (u->state == UP_IDLE) {
@@ -492,9 +493,12 @@ static void process(struct conn *c)
 		}
 		if (c->closed || u->state != UP_BUSY || u->half.x == NULL)
 			return;
-		if (c->paused || (buf_len(&c->in) == before && !c->eof) || (!c->eof && !c->readable && !(c->ssl != NULL && SSL_has_pending(c->ssl))))
+		if (c->paused || c->eof)
 			break;
-		if (c->eof)
+		/* edge-triggered: stop only when the socket is drained, or nothing moved */
+		if (!c->readable && !(c->ssl != NULL && SSL_has_pending(c->ssl)))
+			break;
+		if (c->bytes_in == before && buf_len(&c->in) == had)
 			break;
 	}
 	if (c->eof && !c->paused) {
