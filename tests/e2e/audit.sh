@@ -40,7 +40,7 @@ check "the untouched log verifies again" "$SP" logs verify
 if [ "$(id -u)" -eq 0 ]; then
 	mkdir -p "$T/small" && if mount -t tmpfs -o size=3584k tmpfs "$T/small" 2>/dev/null; then
 		mkdir "$T/small/state"; chmod 700 "$T/small/state"
-		(cd "$WORK" && E2E_SECRET=$SECRET SALLYPORT_STATE=$T/small/state timeout 60 "$SP" run --quiet --policy policy.yaml -- sh -c 'curl -sS -m 20 -o /dev/null -w "%{http_code}\n" https://api.test/v1/before; touch full; while [ ! -e filled ]; do sleep 0.1; done; for i in $(seq 40); do c=$(curl -sS -m 20 -o out -w "%{http_code}" https://api.test/v1/after); echo $c; [ "$c" = 503 ] && break; done; cat out') >"$T/out" 2>&1 &
+		(cd "$WORK" && E2E_SECRET=$SECRET SALLYPORT_STATE=$T/small/state timeout 60 "$SP" run --quiet --policy policy.yaml -- sh -c 'curl -sS -m 20 -o /dev/null -w "%{http_code}\n" https://api.test/v1/before; touch full; while [ ! -e filled ]; do sleep 0.1; done; for i in $(seq 400); do c=$(curl -sS -m 20 -o out -w "%{http_code}" http://plain.test/after); [ "$c" = 503 ] && break; done; cat out') >"$T/out" 2>&1 &
 		p=$!
 		PIDS+=($p)
 		wait_for 20 test -e "$WORK/full"

@@ -16,23 +16,22 @@ has "file, line and column" "$T/out" "bad.yaml:11:9: error:"
 "$SP" policy compile "$WORK/policy.yaml" -o "$T/table" && "$SP" policy compile "$WORK/policy.yaml" -o "$T/table2"
 check "same input, same octets" cmp "$T/table" "$T/table2"
 check "a table is as good as its text" bash -c "cd '$WORK' && E2E_SECRET=x '$SP' run --quiet --policy '$T/table' -- curl -sS -m 20 -o /dev/null https://api.test/v1/x"
-bad=0
-for off in 8200 8300 9000 4120 12 8192 10000; do
-	cp "$T/table" "$T/damaged"
-	python3 - "$T/damaged" "$off" <<'P'
+bad=0 offs=$(python3 -c "
+d = open('$T/table', 'rb').read()
+n = [i for i in range(8192, len(d)) if d[i]]
+print(*[n[k * len(n) // 12] for k in range(12)])")
+for off in $offs; do
+	python3 - "$T/table" "$T/damaged" "$off" <<'P'
 import sys
-f = open(sys.argv[1], "r+b"); o = int(sys.argv[2]); f.seek(o); c = f.read(1)
-if c: f.seek(o); f.write(bytes([c[0] ^ 0x5a]))
+d = bytearray(open(sys.argv[1], "rb").read()); d[int(sys.argv[3])] ^= 0x5a; open(sys.argv[2], "wb").write(d)
 P
-	cmp -s "$T/table" "$T/damaged" && continue
 	if (cd "$WORK" && E2E_SECRET=x timeout 60 "$SP" run --quiet --policy "$T/damaged" -- touch ran) >"$T/out" 2>&1; then
-		# an octet that nothing reads (free space of a page) may differ: then the decisions must be the same
-		rm -f "$WORK/ran"
+		not_ok "damage at $off is refused" "$(cat "$T/out")"
 	else
-		bad=$((bad + 1)); grep -q 'damaged\|not a\|cannot\|unknown\|error' "$T/out" || not_ok "the refusal says why" "$(cat "$T/out")"
+		bad=$((bad + 1)); grep -q 'damaged\|table' "$T/out" || not_ok "the refusal says why" "$(cat "$T/out")"
 	fi
 done
-[ $bad -ge 2 ] && ok "damaged tables are refused ($bad of 7)" || not_ok "damaged tables are refused" "$bad of 7"
+[ $bad -eq 12 ] && ok "damaged tables are refused, 12 of 12" || not_ok "damaged tables are refused" "$bad of 12"
 [ ! -e "$WORK/ran" ] && ok "no damaged table ran a command" || not_ok "no damaged table ran a command"
 cp "$WORK/policy.yaml" "$WORK/sallyport.yaml"
 (cd "$WORK" && timeout 60 "$SP" run -- true) >"$T/out" 2>&1
