@@ -20,8 +20,9 @@ OPT_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-rec
 OPT_cov := -O0 -g --coverage
 CFLAGS_ALL := -std=gnu17 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -I. $(OPT_$(VARIANT)) -Wall -Wextra -Wno-format-truncation $(WERROR) -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wpointer-arith -Wvla -fstack-protector-strong -fPIE $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(CFLAGS)
-LDFLAGS_ALL := $(OPT_$(VARIANT)) -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
-LIBS_COMMON := $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson 2>/dev/null) -lpthread
+LDFLAGS_ALL := $(OPT_$(VARIANT)) $(if $(filter san,$(VARIANT)),-static-libasan) -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
+SAN_OBJ := $(if $(filter san fuzz,$(VARIANT)),$(B)/common/sys/sanitize.o)
+LIBS_COMMON := $(SAN_OBJ) $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson 2>/dev/null) -lpthread
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 src = $(wildcard $(addsuffix /*.c,$(1)))
@@ -58,9 +59,9 @@ $(B)/%.o: %.c
 	@mkdir -p $(dir $@)
 	@echo "  CC $@"; $(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
-$(B)/libcommon.a: $(call obj,$(COMMON_SRC))
+$(B)/libcommon.a: $(SAN_OBJ) $(filter-out $(SAN_OBJ),$(call obj,$(COMMON_SRC)))
 	@rm -f $@
-	@$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $^
+	@$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $(filter-out $(SAN_OBJ),$^)
 
 define program
 $(BIN)/$(1): $$(call obj,$(2)) $(B)/libcommon.a

@@ -92,6 +92,11 @@ static long do_chmod(void) { return chmod("/", 0777); }
 /* What must stay possible, so that "impossible" above means something. */
 static long do_report(void) { return 0; }
 
+#ifdef SP_SANITIZED
+#define MAY_PRCTL "wdcsak" /* the sanitizers' run time needs prctl */
+#else
+#define MAY_PRCTL ""
+#endif
 static const struct act {
 	const char *text;
 	long (*fn)(void);
@@ -106,7 +111,7 @@ static const struct act {
 	{ "fork", do_fork, "" }, { "start a thread", do_thread, "" }, { "execute a program", do_exec, "" }, { "be traced", do_ptrace, "" },
 	{ "mount", do_mount, "" }, { "make a user namespace", do_unshare, "" }, { "change its user", do_setuid, "" },
 	{ "map memory to execute", do_exec_memory, "" }, { "make memory executable", do_make_exec, "" }, { "read its parent's memory", do_process_vm, "" },
-	{ "open a process", do_pidfd, "" }, { "use io_uring", do_io_uring, "" }, { "make a memfd", do_memfd, "" }, { "become dumpable", do_prctl, "" },
+	{ "open a process", do_pidfd, "" }, { "use io_uring", do_io_uring, "" }, { "make a memfd", do_memfd, "" }, { "become dumpable", do_prctl, MAY_PRCTL },
 	{ "change a mode", do_chmod, "" },
 };
 #define ACTS (sizeof(acts) / sizeof(acts[0]))

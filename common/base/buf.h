@@ -15,7 +15,8 @@ struct buf {
 	size_t off, len, cap; /* valid bytes are mem[off .. off+len) */
 };
 
-static inline uint8_t *buf_data(const struct buf *b) { return b->mem + b->off; }
+/* never NULL, also when empty */
+static inline uint8_t *buf_data(const struct buf *b) { return b->mem ? b->mem + b->off : (uint8_t *)(uintptr_t)""; }
 static inline size_t buf_len(const struct buf *b) { return b->len; }
 static inline struct str buf_str(const struct buf *b) { return str_mk(b->mem ? b->mem + b->off : (const uint8_t *)"", b->len); }
 
