@@ -27,6 +27,7 @@ for pid in os.listdir("/proc"):
     except OSError: continue
     for m in maps:
         a, b = (int(x, 16) for x in m.split()[0].split("-"))
+        if b - a > 1 << 30: continue # a sanitizer's shadow
         try:
             mem.seek(a)
             if needle in mem.read(b - a): hits.append(f"/proc/{pid}/mem {m}")
@@ -68,6 +69,7 @@ for role, pid in roles:
     except OSError as e: print("cannot", role, e); continue
     for m in open(f"/proc/{pid}/maps").read().splitlines():
         a, b = (int(x, 16) for x in m.split()[0].split("-"))
+        if b - a > 1 << 30: continue # a sanitizer's shadow
         try:
             mem.seek(a); n += mem.read(b - a).count(needle)
         except (OSError, ValueError, OverflowError): pass
