@@ -531,6 +531,15 @@ int gateway_stop(struct gateway *g, struct err *err)
 	bool ok = json_object_get(o, "ok") != NULL;
 
 	json_decref(o);
+	if (ok) {
+		/* it ends when its socket does: who runs a sandbox next must not meet a gateway on its way out */
+		struct timeval tv = { .tv_sec = 10 };
+		char c[256];
+
+		setsockopt(g->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+		while (recv(g->fd, c, sizeof(c), 0) > 0)
+			;
+	}
 	return ok ? 0 : err->code ? -1 : err_set(err, EPROTO, "the gateway would not stop");
 }
 

@@ -33,18 +33,21 @@ bool canon_port(struct str in, uint16_t *out);
 /* "host:port" or "host" (then *port = default_port; 0 = a port is required). Userinfo is refused. */
 bool canon_authority(struct str in, uint16_t default_port, struct canon_host *host, uint16_t *port, const char **reason);
 
-struct canon_path_opts { /* policy.md `paths:` of a destination */
+struct canon_path_opts { /* `paths:` of a destination in the policy */
 	bool encoded_slash_keep, empty_segments_keep, raw;
 	bool pattern; /* in is a rule: a raw star stays one in the match form; in a request it becomes %2A */
 };
 /*
- * Path without query, as in policy.md 2.5 and 2.7. `wire` is what is sent (escapes of unreserved characters decoded,
+ * Path without query, of a request or of a rule. `wire` is what is sent (escapes of unreserved characters decoded,
  * everything else unchanged); `match` is what rules compare with (escapes of sub-delims, ':' and '@' decoded too, other
  * escapes upper-case hex). Both in the arena. On false *reason: "dot_segment", "empty_segment", "encoded_slash",
  * "backslash", "control", "double_encoding", "bad_escape", "bad_utf8", "raw_character", "fragment", "path_too_long",
  * "path_form".
  */
 bool canon_path(struct arena *a, struct str in, const struct canon_path_opts *o, struct str *wire, struct str *match, const char **reason);
-/* Query: only checked (RFC 3986 characters, escapes well formed), never changed. */
+/*
+ * Query: only checked, never changed: escapes well formed, no control, space, '#', and unless raw no '"', '<', '>' or octet
+ * above 127. Brackets, braces and the like, which browsers and curl send raw in a query, pass.
+ */
 bool canon_query(struct str in, bool raw, const char **reason);
 #endif

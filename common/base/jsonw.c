@@ -41,6 +41,10 @@ void jsonw_quote(struct buf *out, struct str s)
 	const unsigned char *p = (const unsigned char *)s.p;
 	size_t i = 0, run = 0;
 
+	if (s.n == 0) {
+		buf_addz(out, "\"\"");
+		return;
+	}
 	buf_addc(out, '"');
 	while (i < s.n) {
 		unsigned char c = p[i];

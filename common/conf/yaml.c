@@ -83,7 +83,7 @@ static void syntax_error(struct parse *s)
 	struct str l = line_text(s, s->p.problem_mark.line);
 	char text[300];
 
-	if (s->p.problem != NULL && strstr(s->p.problem, "alias") != NULL)
+	if (s->p.problem != NULL && (strstr(s->p.problem, "alias") != NULL || strstr(s->p.problem, "expected alphabetic or numeric character") != NULL))
 		snprintf(text, sizeof(text), "a value that begins with * must be quoted: write \"*\"... (YAML takes it for an alias)");
 	else if (s->p.problem != NULL && strstr(s->p.problem, "mapping values are not allowed") != NULL)
 		snprintf(text, sizeof(text), "a colon followed by a space inside a value: quote the whole value, or is a line break or `- ` missing before it?");

@@ -256,8 +256,8 @@ bool exchange_identify(struct exchange *x)
 			malformed(x, reason);
 			return false;
 		}
-		if (r->host_field.p != NULL && (!canon_authority(r->host_field, x->port, &h, &port, &reason) || strcmp(h.text, x->chost.text) != 0)) {
-			malformed(x, "host_mismatch");
+		if (r->host_field.p != NULL && (!canon_authority(r->host_field, x->port, &h, &port, &reason) || strcmp(h.text, x->chost.text) != 0 || port != x->port)) {
+			malformed(x, "host_mismatch"); /* E18 */
 			return false;
 		}
 		return true;

@@ -2,13 +2,13 @@
 /* HTTP/1.1 heads, written anew from what was parsed (RFC 9112). Nothing here copies unparsed octets. */
 #include "h1.h"
 
-static void write_fields(struct buf *out, const struct http_fields *fs)
+static void write_fields(struct buf *out, const struct http_fields *fs, bool request)
 {
 	for (unsigned i = 0; i < fs->n; i++) {
 		const struct http_field *f = &fs->f[i];
 		uint8_t *p;
 
-		if (f->drop || f->fid == HF_CONTENT_LENGTH || f->fid == HF_TRANSFER_ENCODING || f->fid == HF_CONNECTION || f->fid == HF_HOST)
+		if (f->drop || f->fid == HF_CONTENT_LENGTH || f->fid == HF_TRANSFER_ENCODING || f->fid == HF_CONNECTION || (request && f->fid == HF_HOST))
 			continue;
 		p = buf_room(out, f->name.n + f->value.n + 4);
 		memcpy(p, f->name.p, f->name.n);
@@ -43,7 +43,7 @@ void h1_write_request(struct buf *out, const struct http_request *r, struct str 
 	buf_addz(out, " HTTP/1.1\r\nHost: ");
 	buf_adds(out, host);
 	buf_addz(out, "\r\n");
-	write_fields(out, &r->fields);
+	write_fields(out, &r->fields, true);
 	write_framing(out, framing, length);
 	buf_addz(out, "\r\n");
 }
@@ -55,7 +55,7 @@ void h1_write_response(struct buf *out, const struct http_response *r, enum http
 	buf_addc(out, ' ');
 	buf_adds(out, r->reason);
 	buf_addz(out, "\r\n");
-	write_fields(out, &r->fields);
+	write_fields(out, &r->fields, false);
 	if (!keep_alive)
 		buf_addz(out, "Connection: close\r\n");
 	if (is_head || r->status == 304) {

@@ -117,7 +117,7 @@ struct http_field *http_fields_find_name(struct http_fields *fs, struct str name
 
 bool http_fields_add(struct http_fields *fs, struct str name, struct str value, enum http_fid fid)
 {
-	if (fs->n == HTTP_FIELDS_MAX)
+	if (fs->n >= HTTP_FIELDS_MAX)
 		return false;
 	fs->f[fs->n++] = (struct http_field){ .name = name, .value = value, .fid = (uint8_t)fid };
 	return true;

@@ -80,7 +80,7 @@ struct http_response {
 	bool keep_alive;
 };
 
-/* What a failed parse says: code is one of interface.md's refusal codes, reason which check failed. */
+/* What a failed parse says: code is one of the refusal codes, reason which check failed. */
 struct http_fault {
 	uint16_t status;     /* 400, 413, 414, 431, 502 … */
 	const char *code;    /* "malformed_request", "too_large", "upstream_protocol" */

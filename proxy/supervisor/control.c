@@ -363,10 +363,17 @@ struct control *control_new(struct supervisor *s, struct err *err)
 	return c;
 }
 
-void control_free(struct control *c)
+void control_stop(struct control *c)
 {
+	if (c->watch.loop == NULL)
+		return;
 	unlinkat(c->sup->start.run_fd, "control.sock", 0);
 	watch_stop(&c->watch);
 	close(c->watch.fd);
+}
+
+void control_free(struct control *c)
+{
+	control_stop(c);
 	free(c);
 }

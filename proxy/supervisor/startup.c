@@ -18,6 +18,8 @@
 #include "../../common/sys/log.h"
 #include "supervisor.h"
 
+#define LOCK_TRIES 60
+#define LOCK_TRY_US 50000
 #define TRUST_MAX (64u << 20)
 
 static int make_dir(const char *path, mode_t mode, struct err *err)
@@ -95,6 +97,9 @@ static int lock_state(struct startup *s, struct err *err)
 	s->lock_fd = openat(s->state_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (s->lock_fd < 0)
 		return err_errno(err, "cannot open %s/lock", s->state_dir);
+	/* one that is on its way out is gone in a moment */
+	for (int i = 0; i < LOCK_TRIES && flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0; i++)
+		usleep(LOCK_TRY_US);
 	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0)
 		return err_set(err, EBUSY, "another gateway serves the state directory %s (its lock is held); there is one chain of records per state directory", s->state_dir);
 	return 0;

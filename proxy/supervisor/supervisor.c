@@ -551,6 +551,7 @@ void supervisor_shutdown(struct supervisor *s)
 	while (s->sandboxes != NULL && s->sandboxes->checker == NULL)
 		supervisor_revoke(s, s->sandboxes, "gateway stopped");
 	s->shutting_down = true;
+	control_stop(s->control);
 	for (size_t i = 0; i < 3; i++)
 		stop_proc(first[i]);
 	if (s->spare != NULL)

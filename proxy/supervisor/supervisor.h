@@ -96,6 +96,7 @@ void sandbox_free(struct sandbox *b);
 
 /* control.c */
 struct control *control_new(struct supervisor *s, struct err *err);
+void control_stop(struct control *c); /* takes no new callers: the next one finds no gateway and starts its own */
 void control_free(struct control *c);
 void control_registered(struct sandbox *b, const char *error); /* NULL: in force */
 size_t control_clients(const struct control *c);

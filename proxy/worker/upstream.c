@@ -412,6 +412,7 @@ static bool read_head(struct upstream *u)
 		u->resp_keep = r.keep_alive && r.framing != HTTP_BODY_CLOSE;
 		u->in_body = r.framing != HTTP_BODY_NONE;
 		h1_body_init(&u->body, r.framing, r.content_length);
+		u->body.response = true;
 	}
 	exchange_response_head(x, &r);
 	if (u->half.x != x)

@@ -1,64 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replays a corpus through a fuzz target without the fuzzer: every file, whole, and cut short at some lengths. */
-#include <dirent.h>
+/*
+ * Runs a fuzz target over files and directories (all files below), each whole and cut short at some lengths, so that
+ * corpora are tests of the ordinary run.
+ */
+#define _XOPEN_SOURCE 700
+#include <errno.h>
+#include <ftw.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static unsigned count;
+static unsigned long count;
 
-static int file(const char *path)
+/* In an allocation of just its size: a sanitizer sees every step too far. */
+static void run(const uint8_t *data, size_t n)
 {
-	FILE *f = fopen(path, "re");
-	struct stat st;
-	uint8_t *p;
-	size_t n, step;
+	uint8_t *exact = malloc(n ? n : 1);
 
-	if (f == NULL || fstat(fileno(f), &st) != 0)
-		return -1;
-	p = malloc((size_t)st.st_size + 1);
-	n = fread(p, 1, (size_t)st.st_size, f);
-	fclose(f);
-	step = n / 16 + 1;
-	for (size_t k = n;; k = k > step ? k - step : 0) {
-		uint8_t *exact = malloc(k ? k : 1); /* so that a sanitizer sees a read past the end */
+	if (exact == NULL)
+		abort();
+	memcpy(exact, data, n);
+	LLVMFuzzerTestOneInput(exact, n);
+	free(exact);
+	count++;
+}
 
-		memcpy(exact, p, k);
-		LLVMFuzzerTestOneInput(exact, k);
-		free(exact);
-		count++;
-		if (k == 0)
-			break;
+static int one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	FILE *f;
+	uint8_t *data;
+	size_t n = (size_t)st->st_size;
+
+	(void)ftw;
+	if (type == FTW_NS || type == FTW_DNR) {
+		fprintf(stderr, "cannot read %s\n", path);
+		return 1;
 	}
-	free(p);
+	if (type != FTW_F)
+		return 0;
+	f = fopen(path, "rb");
+	data = malloc(n ? n : 1);
+	if (f == NULL || data == NULL || fread(data, 1, n, f) != n) {
+		fprintf(stderr, "cannot read %s: %s\n", path, strerror(errno));
+		return 1;
+	}
+	fclose(f);
+	run(data, n);
+	for (size_t k = 0; k < n; k += n / 16 + 1)
+		run(data, k);
+	free(data);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	char path[4096];
-
-	for (int i = 1; i < argc; i++) {
-		DIR *d = opendir(argv[i]);
-		struct dirent *e;
-
-		if (d == NULL) {
-			if (file(argv[i]) != 0)
-				return fprintf(stderr, "cannot read %s\n", argv[i]), 1;
-			continue;
-		}
-		while ((e = readdir(d)) != NULL) {
-			if (e->d_name[0] == '.')
-				continue;
-			snprintf(path, sizeof(path), "%s/%s", argv[i], e->d_name);
-			file(path);
-		}
-		closedir(d);
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s FILE|DIRECTORY...\n", argv[0]);
+		return 2;
 	}
-	printf("%u inputs\n", count);
-	return count == 0;
+	for (int i = 1; i < argc; i++) {
+		if (nftw(argv[i], one, 16, FTW_PHYS) != 0) {
+			fprintf(stderr, "%s: failed\n", argv[i]);
+			return 1;
+		}
+	}
+	printf("%lu inputs\n", count);
+	return count > 0 ? 0 : 1;
 }

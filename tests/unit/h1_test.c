@@ -836,6 +836,12 @@ static void write_response(void **state)
 	buf_clear(&b);
 	h1_write_response(&b, &res, HTTP_BODY_LENGTH, 0, true, false);
 	IS(buf_str(&b), "HTTP/1.1 200 Fine\r\nA: 1\r\nContent-Length: 0\r\n\r\n");
+	buf_clear(&b);
+	/* Host means something in requests only: of a response it is a field like others */
+	ROK(R "Host: x\r\nContent-Length: 0\r\n" E, "GET", 200, HTTP_BODY_LENGTH, 0, true);
+	http_response_strip(&res);
+	h1_write_response(&b, &res, HTTP_BODY_LENGTH, 0, true, false);
+	IS(buf_str(&b), R "Host: x\r\nContent-Length: 0\r\n\r\n");
 	buf_fini(&b);
 }
 
