@@ -20,7 +20,7 @@ OPT_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-rec
 OPT_cov := -O0 -g --coverage
 CFLAGS_ALL := -std=gnu17 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -I. $(OPT_$(VARIANT)) -Wall -Wextra -Wno-format-truncation $(WERROR) -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wpointer-arith -Wvla -fstack-protector-strong -fPIE $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(CFLAGS)
-LDFLAGS_ALL := $(OPT_$(VARIANT)) $(if $(filter san,$(VARIANT)),-static-libasan) -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
+LDFLAGS_ALL := $(OPT_$(VARIANT)) -Wno-stringop-overflow -Wno-stringop-overread $(if $(filter san,$(VARIANT)),-static-libasan) -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
 SAN_OBJ := $(if $(filter san fuzz,$(VARIANT)),$(B)/common/sys/sanitize.o)
 LIBS_COMMON := $(SAN_OBJ) $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson 2>/dev/null) -lpthread
 

@@ -35,7 +35,7 @@ http { access_log off; client_body_temp_path $T/np/b; proxy_temp_path $T/np/p; f
  upstream u { server 127.0.0.1:$PORT; keepalive 256; keepalive_requests 100000000; }
  server { listen 127.0.0.1:$NP ssl; ssl_certificate $T/up.pem; ssl_certificate_key $T/up.key;
   location /v1/ { proxy_pass https://u; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host api.test; proxy_set_header Authorization "Bearer injected"; proxy_ssl_verify on;
-   proxy_ssl_trusted_certificate $T/upca.pem; proxy_ssl_name api.test; proxy_ssl_server_name on; proxy_buffering off; proxy_buffer_size 64k; } } }
+   proxy_ssl_trusted_certificate $T/upca.pem; proxy_ssl_name api.test; proxy_ssl_server_name on; proxy_buffering off; proxy_buffers 4 64k; proxy_buffer_size 64k; proxy_busy_buffers_size 128k; } } }
 C
 taskset -c 0 nginx -c "$T/np/conf" -e "$T/np/err" & NPID=$!; PIDS+=($NPID)
 HPID=
@@ -74,8 +74,8 @@ UPID=$(python3 -c "
 import json, socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('$STATE/run/control.sock'); s.send(b'{\"id\":1,\"op\":\"status\"}')
 print(json.loads(s.recv(65536))['ok']['pid'])")
-JOB=0
-inside() { echo "$*" >"$WORK/tmpjob"; mv "$WORK/tmpjob" "$WORK/job$JOB"; wait_for $((SECS + 20)) test -e "$WORK/done$JOB"; cat "$WORK/out$JOB"; JOB=$((JOB + 1)); }
+# called in subshells: the number of the next job is what is there already
+inside() { local j; j=$(find "$WORK" -name 'done*' | wc -l); echo "$*" >"$WORK/tmpjob"; mv "$WORK/tmpjob" "$WORK/job$j"; wait_for $((SECS + 20)) test -e "$WORK/done$j"; cat "$WORK/out$j"; }
 inside "curl -sS -o /dev/null https://api.test/v1/json" >/dev/null
 pin "$UPID"
 one() { # PEER MODE -> line "PEER MODE us_per_req rps"
