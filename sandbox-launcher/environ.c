@@ -151,8 +151,8 @@ int environ_plan(struct plan *p, const struct plan_wish *w, const struct options
 	put_z(l, "PWD", p->cwd);
 	if (p->was_root) {
 		pw = getpwuid(p->uid);
-		put_z(l, "USER", pw != NULL ? pw->pw_name : "sallyport");
-		put_z(l, "LOGNAME", pw != NULL ? pw->pw_name : "sallyport");
+		put_z(l, "USER", pw != NULL ? pw->pw_name : "sandbox");
+		put_z(l, "LOGNAME", pw != NULL ? pw->pw_name : "sandbox");
 	}
 	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
 		put_z(l, fixed[i].name, fixed[i].value);

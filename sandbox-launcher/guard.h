@@ -25,6 +25,7 @@ struct guard {
 	bool git_had[PLAN_PATHS_MAX][2];
 	unsigned git_n;
 	int life_fd;                 /* kept open by whoever must be dead before the sweeper works; -1 none */
+	int done_fd;                 /* the sweeper says here that it is done; -1 none */
 	pid_t sweeper;
 };
 

@@ -80,10 +80,12 @@ static int drop_capabilities(struct err *err)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[2] = { { 0 } };
+	int last = -1;
 
-	for (int i = 0; prctl(PR_CAPBSET_READ, i) >= 0; i++)
-		if (prctl(PR_CAPBSET_DROP, i) != 0)
-			return err_errno(err, "cannot drop capability %d", i);
+	for (int i = 0; prctl(PR_CAPBSET_DROP, i) == 0; i++)
+		last = i;
+	if (errno != EINVAL || last < 31) /* EINVAL: past the last one this kernel knows */
+		return err_errno(err, "cannot drop capability %d", last + 1);
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
 		return err_errno(err, "cannot clear the ambient capabilities");
 	if (syscall(__NR_capset, &head, none) != 0)
@@ -263,6 +265,8 @@ _Noreturn void pid1_main(const struct pid1 *c)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, "sallyport-init");
+	memset(c->args, 0, c->args_len);
+	memcpy(c->args, "init", c->args_len < 5 ? 0 : 5);
 	keep_descriptors(c);
 	expect(c, NOTE_MAPPED); /* fails when the monitor died before PDEATHSIG was set */
 	sigemptyset(&chld);
@@ -276,9 +280,8 @@ _Noreturn void pid1_main(const struct pid1 *c)
 		_exit(EXIT_OURS);
 	for (int i = 0; i < NETNS_SOCKETS; i++)
 		close(sockets[i]);
-	if (sethostname("sandbox", 7) != 0) {
-		/* the host's name shows then; nothing depends on it */
-	}
+	if (sethostname("sandbox", 7) != 0)
+		fail(c, EXIT_OURS, "cannot set the host name inside");
 	if (fs_enter(c->plan, &rep, &err) < 0 || forbid_namespaces(&err) < 0)
 		fail(c, EXIT_OURS, err.text);
 	if (c->plan->tty && (master = fs_terminal(&terminal, &err)) < 0)

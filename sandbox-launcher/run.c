@@ -45,6 +45,8 @@ struct run {
 	struct gateway_register reg;
 	struct monitor monitor;
 	char name[64];
+	char *args; /* our command line, as one run of octets */
+	size_t args_len;
 	uint32_t sandbox;
 };
 
@@ -257,7 +259,10 @@ static int make_plan(struct run *r, struct plan_secrets *s, struct err *err)
 	put_files(r);
 	if (plan_view(&r->plan, &r->policy.wish, s, r->o.allow_home, err) < 0 || environ_plan(&r->plan, &r->policy.wish, &r->o, &r->policy.env, r->name, err) < 0)
 		return -1;
-	r->plan.argv = r->o.argv;
+	r->plan.argv = arena_alloc(&r->plan.mem, ((size_t)r->o.argc + 1) * sizeof(char *));
+	for (int i = 0; i < r->o.argc; i++)
+		r->plan.argv[i] = arena_strz(&r->plan.mem, str_of(r->o.argv[i]));
+	r->plan.argv[r->o.argc] = NULL;
 	r->plan.tty = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
 	return 0;
 }
@@ -339,7 +344,7 @@ static int register_sandbox(struct run *r, struct err *err)
 static int start(struct run *r, int *status, struct err *err)
 {
 	struct monitor *m = &r->monitor;
-	struct pid1 inside = { .plan = &r->plan, .life_fd = r->guard.life_fd };
+	struct pid1 inside = { .plan = &r->plan, .life_fd = r->guard.life_fd, .args = r->args, .args_len = r->args_len };
 	struct note n;
 	int pair[2], fds[LINK_FDS_MAX];
 	unsigned fd_n;
@@ -450,7 +455,9 @@ int run_main(int argc, char **argv)
 	int status = EXIT_OURS;
 
 	open_streams();
-	r->gateway.fd = r->guard.life_fd = r->policy.table_fd = r->reg.env_fd = -1;
+	r->args = argv[0];
+	r->args_len = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
+	r->gateway.fd = r->guard.life_fd = r->guard.done_fd = r->policy.table_fd = r->reg.env_fd = -1;
 	r->guard.sweeper = -1;
 	if (options_parse(&r->o, argc - 1, argv + 1, &err) < 0) {
 		say_error("%s", err.text);

@@ -279,27 +279,9 @@ static bool take_inject(void *arg, const struct inject *in)
 	return true;
 }
 
-int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *named, const char *cwd, struct err *err)
+static int finish_load(struct runpolicy *r, const struct gateway *g, struct err *err)
 {
-	char path[PATH_MAX + 32];
-	struct stat st;
-	int ret;
-
-	*r = (struct runpolicy){ .table_fd = -1 };
-	if (named != NULL) {
-		r->file = text(r, str_of(named));
-	} else {
-		snprintf(path, sizeof(path), "%s/sallyport.yaml", strcmp(cwd, "/") == 0 ? "" : cwd);
-		if (lstat(path, &st) == 0) {
-			r->file = text(r, str_of(path));
-			if (trusted(g, path, err) < 0)
-				return -1;
-		} else if (errno != ENOENT) {
-			return err_errno(err, "cannot look at %s", path);
-		}
-	}
-	ret = r->file != NULL ? load_file(r, g, r->file, err) : load_deny_all(r, g, err);
-	if (ret < 0)
+	if ((r->file != NULL ? load_file(r, g, r->file, err) : load_deny_all(r, g, err)) < 0)
 		return -1;
 	r->name = text(r, table_name(r->table));
 	r->explain_denials = table_explain_denials(r->table);
@@ -308,6 +290,30 @@ int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *nam
 	if (!table_inject_each(r->table, take_inject, r))
 		return err_set(err, E2BIG, "the policy sets more than %d placeholder variables", PLAN_PATHS_MAX);
 	return 0;
+}
+
+int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *named, const char *cwd, struct err *err)
+{
+	char path[PATH_MAX + 32];
+	struct stat st;
+
+	*r = (struct runpolicy){ .table_fd = -1 };
+	if (named != NULL) {
+		r->file = text(r, str_of(named));
+	} else {
+		snprintf(path, sizeof(path), "%s/sallyport.yaml", strcmp(cwd, "/") == 0 ? "" : cwd);
+		/* A directory of that name is the placeholder of another sandbox running here. */
+		if (lstat(path, &st) == 0) {
+			if (S_ISDIR(st.st_mode))
+				return finish_load(r, g, err);
+			r->file = text(r, str_of(path));
+			if (trusted(g, path, err) < 0)
+				return -1;
+		} else if (errno != ENOENT) {
+			return err_errno(err, "cannot look at %s", path);
+		}
+	}
+	return finish_load(r, g, err);
 }
 
 /* Nobody else may have been able to put the file, or a folder above it, there. */

@@ -17,6 +17,8 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -102,7 +104,6 @@ static void put(struct seccomp_program *p, uint16_t code, uint32_t k, uint8_t jt
 	p->insn[p->n++] = (struct sock_filter){ code, jt, jf, k };
 }
 
-static void load_nr(struct seccomp_program *p) { put(p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0); }
 /* The lower half of an argument (little-endian machines). */
 static void load_arg(struct seccomp_program *p, unsigned i) { put(p, BPF_LD | BPF_W | BPF_ABS, (uint32_t)(offsetof(struct seccomp_data, args) + 8 * i), 0, 0); }
 static void ret(struct seccomp_program *p, uint32_t action) { put(p, BPF_RET | BPF_K, action, 0, 0); }
@@ -117,47 +118,56 @@ static void when_any_bit(struct seccomp_program *p, uint32_t bits, uint32_t acti
 	put(p, BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
 	ret(p, action);
 }
-/* Opens the block of one call: its end is patched by call_end, and every path in between returns. */
-static size_t call_begin(struct seccomp_program *p, int nr)
+/*
+ * The program: a binary search over ranges of numbers, then the blocks for calls whose arguments matter. A linear list
+ * would make the kernel's own preparation (it tries every number once) cost 0.4 ms.
+ */
+enum { AS_ACTION = -1 };
+struct call { /* what one number leads to */
+	uint32_t nr;
+	uint32_t action; /* if block is AS_ACTION */
+	int block;       /* index into blocks */
+};
+#define CALLS_MAX 512
+#define BLOCKS_MAX 32
+struct builder {
+	struct seccomp_program *p;
+	struct call calls[CALLS_MAX];
+	size_t n;
+	size_t block_at[BLOCKS_MAX];             /* where each block begins */
+	size_t fix[BLOCKS_MAX];                  /* jumps to blocks, patched at the end */
+	int fix_block[BLOCKS_MAX];
+	size_t fix_n;
+};
+
+static void add(struct builder *b, int nr, uint32_t action, int block)
 {
-	put(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 0);
-	return p->n - 1;
-}
-static void call_end(struct seccomp_program *p, size_t at)
-{
-	MUST(p->n - at - 1 <= 255);
-	p->insn[at].jf = (uint8_t)(p->n - at - 1);
+	MUST(b->n < CALLS_MAX);
+	b->calls[b->n++] = (struct call){ (uint32_t)nr, action, block };
 }
 
 /* A mode argument that would make a file set-user-id or set-group-id: it would outlive the sandbox in a writable share. */
-static void refuse_set_id(struct seccomp_program *p, int nr, unsigned arg)
+static void block_set_id(struct seccomp_program *p, unsigned arg)
 {
-	size_t at = call_begin(p, nr);
-
 	load_arg(p, arg);
 	when_any_bit(p, SET_ID, REFUSE);
 	ret(p, ALLOW);
-	call_end(p, at);
 }
 
 /* The mode counts only when a file may be created; otherwise the register holds whatever was left there. */
-static void refuse_set_id_open(struct seccomp_program *p, int nr, unsigned flags_arg)
+static void block_set_id_open(struct seccomp_program *p, unsigned flags_arg)
 {
-	size_t at = call_begin(p, nr);
-
 	load_arg(p, flags_arg);
 	put(p, BPF_JMP | BPF_JSET | BPF_K, O_CREAT | O_TMPFILE_BIT, 1, 0);
 	ret(p, ALLOW);
 	load_arg(p, flags_arg + 1);
 	when_any_bit(p, SET_ID, REFUSE);
 	ret(p, ALLOW);
-	call_end(p, at);
 }
 
-static void build_sockets(struct seccomp_program *p)
+static void block_socket(struct seccomp_program *p, unsigned arg)
 {
-	size_t at = call_begin(p, __NR_socket);
-
+	(void)arg;
 	load_arg(p, 0);
 	when(p, AF_UNIX, ALLOW);
 	put(p, BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 4);
@@ -178,80 +188,141 @@ static void build_sockets(struct seccomp_program *p)
 	when(p, 6, ALLOW);  /* TCP */
 	when(p, 17, ALLOW); /* UDP */
 	ret(p, REFUSE);
-	call_end(p, at);
-	at = call_begin(p, __NR_socketpair);
-	load_arg(p, 0);
-	when(p, AF_UNIX, ALLOW);
-	ret(p, NO_FAMILY);
-	call_end(p, at);
 }
 
-static void build_processes(struct seccomp_program *p)
+static void block_socketpair(struct seccomp_program *p, unsigned arg)
 {
-	size_t at = call_begin(p, __NR_clone);
+	load_arg(p, arg);
+	when(p, AF_UNIX, ALLOW);
+	ret(p, NO_FAMILY);
+}
 
-	load_arg(p, 0);
+static void block_clone(struct seccomp_program *p, unsigned arg)
+{
+	load_arg(p, arg);
 	when_any_bit(p, NEW_NAMESPACES_CLONE, REFUSE);
 	ret(p, ALLOW);
-	call_end(p, at);
-	at = call_begin(p, __NR_unshare);
-	load_arg(p, 0);
+}
+
+static void block_unshare(struct seccomp_program *p, unsigned arg)
+{
+	load_arg(p, arg);
 	when_any_bit(p, NEW_NAMESPACES, REFUSE);
 	ret(p, ALLOW);
-	call_end(p, at);
-	/* Execution domains: none but the ordinary ones, with or without address randomisation (debuggers). */
-	at = call_begin(p, __NR_personality);
-	load_arg(p, 0);
+}
+
+/* Execution domains: none but the ordinary ones, with or without address randomisation (debuggers). */
+static void block_personality(struct seccomp_program *p, unsigned arg)
+{
+	load_arg(p, arg);
 	when(p, 0xffffffff, ALLOW);
 	when(p, 0, ALLOW);
 	when(p, 0x0040000, ALLOW); /* ADDR_NO_RANDOMIZE */
 	when(p, 8, ALLOW);         /* PER_LINUX32: setarch */
 	ret(p, REFUSE);
-	call_end(p, at);
 }
 
-static void build_terminal(struct seccomp_program *p)
+static void block_ioctl(struct seccomp_program *p, unsigned arg)
 {
-	size_t at = call_begin(p, __NR_ioctl);
-
-	load_arg(p, 1);
+	load_arg(p, arg);
 	when(p, TIOCSTI, REFUSE);   /* types into the terminal */
 	when(p, TIOCLINUX, REFUSE); /* pastes into the console */
 	when(p, TIOCSETD, REFUSE);  /* line disciplines: kernel modules on demand */
 	ret(p, ALLOW);
-	call_end(p, at);
+}
+
+static const struct {
+	int nr;
+	void (*emit)(struct seccomp_program *p, unsigned arg);
+	unsigned arg; /* the argument that decides */
+} blocks[] = {
+	{ __NR_socket, block_socket, 0 }, { __NR_socketpair, block_socketpair, 0 }, { __NR_clone, block_clone, 0 }, { __NR_unshare, block_unshare, 0 },
+	{ __NR_personality, block_personality, 0 }, { __NR_ioctl, block_ioctl, 1 }, { __NR_fchmod, block_set_id, 1 }, { __NR_fchmodat, block_set_id, 2 },
+	{ NR_FCHMODAT2, block_set_id, 2 }, { __NR_mknodat, block_set_id, 2 }, { __NR_openat, block_set_id_open, 2 },
+#ifdef __x86_64__
+	{ __NR_chmod, block_set_id, 1 }, { __NR_mknod, block_set_id, 1 }, { __NR_open, block_set_id_open, 1 },
+#endif
+};
+#define BLOCKS (sizeof(blocks) / sizeof(blocks[0]))
+
+static int by_number(const void *a, const void *b)
+{
+	const struct call *x = a, *y = b;
+
+	return x->nr < y->nr ? -1 : x->nr > y->nr;
+}
+
+/* One entry for each number, sorted, become ranges: [calls[i].nr, calls[i + 1].nr) has calls[i]'s fate. */
+static void make_ranges(struct builder *b)
+{
+	struct call out[CALLS_MAX * 2];
+	size_t n = 0;
+	uint32_t next = 0;
+
+	qsort(b->calls, b->n, sizeof(b->calls[0]), by_number);
+	for (size_t i = 0; i < b->n; i++) {
+		const struct call *c = &b->calls[i];
+
+		MUST(i == 0 || c->nr != b->calls[i - 1].nr); /* a call stands in one list only */
+		if (c->nr > next && (n == 0 || out[n - 1].block != AS_ACTION || out[n - 1].action != UNKNOWN))
+			out[n++] = (struct call){ next, UNKNOWN, AS_ACTION };
+		if (n == 0 || c->block != AS_ACTION || out[n - 1].block != AS_ACTION || out[n - 1].action != c->action)
+			out[n++] = *c;
+		next = c->nr + 1;
+	}
+	out[n++] = (struct call){ next, UNKNOWN, AS_ACTION };
+	MUST(n <= CALLS_MAX);
+	memcpy(b->calls, out, n * sizeof(out[0]));
+	b->n = n;
+}
+
+static void emit_search(struct builder *b, size_t from, size_t to)
+{
+	size_t mid = from + (to - from) / 2, far;
+
+	if (to - from > 1) {
+		put(b->p, BPF_JMP | BPF_JGE | BPF_K, b->calls[mid].nr, 0, 1);
+		far = b->p->n;
+		put(b->p, BPF_JMP | BPF_JA, 0, 0, 0); /* jumps further than 255 need this form */
+		emit_search(b, from, mid);
+		b->p->insn[far].k = (uint32_t)(b->p->n - far - 1);
+		emit_search(b, mid, to);
+		return;
+	}
+	if (b->calls[from].block == AS_ACTION) {
+		ret(b->p, b->calls[from].action);
+		return;
+	}
+	b->fix[b->fix_n] = b->p->n;
+	b->fix_block[b->fix_n++] = b->calls[from].block;
+	put(b->p, BPF_JMP | BPF_JA, 0, 0, 0);
 }
 
 void seccomp_build(struct seccomp_program *p)
 {
+	static struct builder b;
+
+	b = (struct builder){ .p = p };
 	p->n = 0;
+	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++)
+		add(&b, allowed[i], ALLOW, AS_ACTION);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		add(&b, refused[i], REFUSE, AS_ACTION);
+	for (size_t i = 0; i < BLOCKS; i++)
+		add(&b, blocks[i].nr, 0, (int)i);
+	/* Not listed, so ENOSYS: clone3 (its flags are behind a pointer), openat2 (its mode too), io_uring, and the unknown. */
+	make_ranges(&b);
 	put(p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
 	put(p, BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0);
 	ret(p, SECCOMP_RET_KILL_PROCESS);
-	load_nr(p);
-#ifdef __x86_64__
-	put(p, BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1); /* x32 */
-	ret(p, UNKNOWN);
-#endif
-	build_sockets(p);
-	build_processes(p);
-	build_terminal(p);
-#ifdef __x86_64__
-	refuse_set_id(p, __NR_chmod, 1);
-	refuse_set_id(p, __NR_mknod, 1);
-	refuse_set_id_open(p, __NR_open, 1);
-#endif
-	refuse_set_id(p, __NR_fchmod, 1);
-	refuse_set_id(p, __NR_fchmodat, 2);
-	refuse_set_id(p, NR_FCHMODAT2, 2);
-	refuse_set_id(p, __NR_mknodat, 2);
-	refuse_set_id_open(p, __NR_openat, 2);
-	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++)
-		when(p, (uint32_t)allowed[i], ALLOW);
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
-		when(p, (uint32_t)refused[i], REFUSE);
-	/* clone3 (its flags are behind a pointer), openat2 (its mode too), io_uring, and what is not known here. */
-	ret(p, UNKNOWN);
+	put(p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0); /* x32 numbers lie beyond all ranges */
+	emit_search(&b, 0, b.n);
+	for (size_t i = 0; i < BLOCKS; i++) {
+		b.block_at[i] = p->n;
+		blocks[i].emit(p, blocks[i].arg);
+	}
+	for (size_t i = 0; i < b.fix_n; i++)
+		p->insn[b.fix[i]].k = (uint32_t)(b.block_at[b.fix_block[i]] - b.fix[i] - 1);
 }
 
 int seccomp_load(struct err *err)
