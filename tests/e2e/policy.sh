@@ -54,4 +54,7 @@ for f in tests/cases/policy-errors/*.yaml; do
 	rc=$?
 	if [ $rc -eq 1 ] && grep -qF -- "$(sed -n 's/^# expect: //p' "$f" | head -n 1)" "$T/out"; then ok "$(basename "$f")"; else not_ok "$(basename "$f")" "exit $rc" "$(cat "$T/out")"; fi
 done
+check "doctor finds what sandboxes need here" "$SP" doctor
+"$SP" doctor --json >"$T/out" 2>&1
+check "doctor speaks JSON" python3 -c "import json; d = json.load(open('$T/out')); assert len(d) >= 6 and d[0]['ok']"
 check_done
