@@ -9,14 +9,15 @@ B := build/$(VARIANT)
 BIN := $(if $(filter release,$(VARIANT)),bin,$(B)/bin)
 CC_fuzz := clang
 CC := $(if $(CC_$(VARIANT)),$(CC_$(VARIANT)),$(if $(filter default,$(origin CC)),gcc,$(CC)))
-WERROR ?= -Werror
+# clang warns of other things than gcc; it builds fuzzers only
+WERROR ?= $(if $(filter fuzz,$(VARIANT)),,-Werror)
 PKGS := openssl libcares libpcre2-8 yaml-0.1 libseccomp jansson libnghttp2
 MISSING := $(shell pkg-config --exists $(PKGS) 2>/dev/null && test -f /usr/include/lmdb.h -a -f /usr/include/cmocka.h || echo yes)
 
 OPT_release := -O2 -g -flto=auto -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 OPT_debug := -O0 -g3
 OPT_san := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DSP_SANITIZED
-OPT_fuzz := -Wno-unknown-warning-option -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -DSP_SANITIZED
+OPT_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -DSP_SANITIZED
 OPT_cov := -O0 -g --coverage
 CFLAGS_ALL := -std=gnu17 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -I. $(OPT_$(VARIANT)) -Wall -Wextra -Wno-format-truncation $(WERROR) -Wshadow -Wstrict-prototypes \
 	-Wmissing-prototypes -Wpointer-arith -Wvla -fstack-protector-strong -fPIE $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(CFLAGS)

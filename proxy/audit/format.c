@@ -180,7 +180,7 @@ bool record_format(struct buf *out, const struct record_context *c, const uint8_
 		}
 		g.have[t] = true;
 		g.s[t] = s;
-		g.u[t] = u;
+		g.u[t] = u > INT64_MAX ? INT64_MAX : u; /* readers of JSON take numbers as signed 64 bit */
 	}
 	if (bad || !g.have[REC_KIND])
 		return false;

@@ -770,9 +770,34 @@ void clients_end(struct worker *w)
 		end((struct client *)w->clients.head, false);
 }
 
+/* What the queues of this sandbox's connections hold; over the limit the client with the largest goes, once a second. */
+static void account_memory(struct worker *w)
+{
+	const struct conn_list *lists[] = { &w->clients, &w->upstream_conns };
+	struct client *largest = NULL;
+	size_t total = 0, most = 0;
+
+	for (int i = 0; i < 2; i++) {
+		for (struct conn *c = lists[i]->head; c != NULL; c = c->next) {
+			size_t n = c->in.cap + c->out.cap + c->pre.cap;
+
+			total += n;
+			if (i == 0 && n > most) {
+				most = n;
+				largest = (struct client *)c;
+			}
+		}
+	}
+	w->memory = total;
+	if (total > LIMIT_MEMORY && largest != NULL)
+		fail(largest, REFUSAL_LIMIT_EXCEEDED, "memory", true);
+}
+
 void client_sweep(struct worker *w)
 {
 	uint64_t now = loop_now_ms(w->loop);
+
+	account_memory(w);
 
 	for (struct conn *c = w->clients.head, *next; c != NULL; c = next) {
 		struct client *cl = (struct client *)c;

@@ -187,7 +187,7 @@ static void on_listener(struct watch *wt, uint32_t events)
 	for (int i = 0; i < ACCEPT_BATCH; i++) {
 		int fd;
 
-		if (w->clients.n >= LIMIT_CLIENTS) {
+		if (w->clients.n >= LIMIT_CLIENTS || w->memory > LIMIT_MEMORY) {
 			/* the rest waits in the backlog until some have gone; the sweep looks again */
 			w->accept_paused = true;
 			for (unsigned k = 0; k < w->listener_n; k++)
@@ -304,7 +304,7 @@ static void on_sweep(struct timer *t)
 	upstreams_sweep(w->ups);
 	names_tick(w->names);
 	reporter_tick(w->rep);
-	if (w->accept_paused && w->clients.n < LIMIT_CLIENTS) {
+	if (w->accept_paused && w->clients.n < LIMIT_CLIENTS && w->memory <= LIMIT_MEMORY) {
 		w->accept_paused = false;
 		for (unsigned i = 0; i < w->listener_n; i++)
 			if (w->listener_watch[i].fn == on_listener)

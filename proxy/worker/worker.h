@@ -61,6 +61,7 @@ struct worker {
 	struct watch listener_watch[MSG_LISTENERS_MAX];
 	unsigned listener_n;
 	bool accept_paused;
+	size_t memory; /* octets in the queues of all connections, as of the last sweep */
 	struct conn_list clients, upstream_conns;
 	struct handles handles;
 	struct trust *trust;
