@@ -4,7 +4,7 @@
  * and, while denials are explained, short refusal leaves for others: counted, capped per sandbox and hour. Each worker's
  * leaves carry one key, made here and sent once.
  */
-#include "role.h"
+#include "ca.h"
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
