@@ -17,7 +17,6 @@
 #include "../common/sys/clock.h"
 #include "../common/trust.h"
 #include "ca.h"
-#include "x509.h"
 
 #define FILE_MAX (32u << 20)
 
@@ -122,7 +121,7 @@ int ca_init(const char *state, struct err *err)
 
 	if (state_fd < 0 || refuse_existing(state_fd, state, err) < 0)
 		goto out;
-	if (ca_make(&key, &cert, err) < 0)
+	if (ca_create(&key, &cert, err) < 0)
 		goto out;
 	if (PEM_write_bio_PKCS8PrivateKey(key_pem, key, NULL, NULL, 0, NULL, NULL) != 1 || PEM_write_bio_X509(cert_pem, cert) != 1) {
 		err_set(err, EIO, "the new CA could not be written as PEM");

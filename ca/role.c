@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ca role: holds the CA key and mints leaves for names that an intercepting destination of the asking sandbox has,
- * and, while denials are explained, short refusal leaves for others: counted, capped per sandbox and hour. Each worker's
- * leaves carry one key, made here and sent once.
+ * The role that holds the CA's key. It opens nothing: key and certificate come as descriptors with START. A worker gets,
+ * on its own link, one leaf key, and leaves for names that an intercepting destination of its sandbox's table has.
+ * Refusal leaves, for names outside the table, are minted only for sandboxes whose denials are explained inside TLS;
+ * they are valid for an hour and capped, so that a broken worker cannot collect leaves for the world.
  */
-#include "ca.h"
-
+#include <errno.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <signal.h>
@@ -14,225 +14,255 @@
 #include <unistd.h>
 
 #include "../common/base/must.h"
-#include "../common/policy/table.h"
+#include "../common/served.h"
 #include "../common/sys/clock.h"
-#include "../common/sys/ipc.h"
 #include "../common/sys/log.h"
 #include "../common/sys/role.h"
-#include "x509.h"
+#include "ca.h"
 
-#define LEAF_S (7 * 86400)
-#define REFUSAL_LEAF_S 3600
+#define FILE_MAX 65536
+#define LEAF_VALID_S (MINT_LEAF_DAYS * 24 * 3600)
+#define REFUSAL_VALID_S 3600
 #define REFUSALS_PER_HOUR 200
-#define MINTS_PER_SECOND 2000
+#define HOUR_MS 3600000u
 
-struct box {
-	struct box *next;
-	uint32_t id, flags;
-	struct table *table;
-	struct ipc *worker;
-	EVP_PKEY *leaf_key;
-	uint64_t hour_ms, second_ms;
-	unsigned refusals, mints;
+struct sandbox { /* served.data */
+	struct ca_leaf_key *key; /* of the worker that is linked now */
+	uint64_t hour_ms;        /* when the running hour of refusal leaves began */
+	unsigned refusals;
 };
-static struct {
+struct ca_role {
 	struct loop *loop;
 	struct ipc *sup;
-	struct minter *minter;
-	struct box *boxes;
-} ca;
+	struct served_set served;
+	struct ca_issuer *issuer;
+	struct log_limit said_expired;
+};
+static struct ca_role the_role; /* one in a process */
 
-static struct box *find(uint32_t id)
+static struct sandbox *sandbox_of(struct served *s)
 {
-	struct box *b;
-
-	for (b = ca.boxes; b != NULL; b = b->next)
-		if (b->id == id)
-			return b;
-	return NULL;
+	if (s->data == NULL)
+		s->data = must_calloc(1, sizeof(struct sandbox));
+	return s->data;
 }
 
-static enum mint_status mint(struct box *b, const struct msg_mint *m, struct str name, struct buf *der)
+/* --- the key ------------------------------------------------------------------------------------------------------- */
+
+static BIO *read_file(int fd, struct err *err)
+{
+	char *p = must_malloc(FILE_MAX);
+	size_t n = 0;
+	ssize_t k = 1;
+	BIO *b = NULL;
+
+	while (n < FILE_MAX && (k = pread(fd, p + n, FILE_MAX - n, (off_t)n)) > 0)
+		n += (size_t)k;
+	if (k < 0)
+		err_errno(err, "cannot be read");
+	else if (n == FILE_MAX)
+		err_set(err, EFBIG, "it is too large");
+	else {
+		b = BIO_new(BIO_s_secmem());
+		MUST(b != NULL && BIO_write(b, p, (int)n) == (int)n);
+	}
+	explicit_bzero(p, FILE_MAX);
+	free(p);
+	return b;
+}
+
+static int no_password(char *buf, int size, int rw, void *arg)
+{
+	(void)buf;
+	(void)size;
+	(void)rw;
+	(void)arg;
+	return -1; /* never asks on a terminal */
+}
+
+static struct ca_issuer *load(int key_fd, int cert_fd, struct err *err)
+{
+	BIO *kb = read_file(key_fd, err), *cb = kb != NULL ? read_file(cert_fd, err) : NULL;
+	EVP_PKEY *key = kb != NULL && cb != NULL ? PEM_read_bio_PrivateKey(kb, NULL, no_password, NULL) : NULL;
+	X509 *cert = key != NULL ? PEM_read_bio_X509(cb, NULL, NULL, NULL) : NULL;
+	struct ca_issuer *i = NULL;
+
+	if (kb == NULL || cb == NULL)
+		err_wrap(err, "the CA's %s", kb == NULL ? "key" : "certificate");
+	else if (key == NULL || cert == NULL)
+		err_set(err, EINVAL, "the CA's %s cannot be parsed", key == NULL ? "key" : "certificate");
+	else
+		i = ca_issuer_new(key, cert, err);
+	EVP_PKEY_free(key);
+	X509_free(cert);
+	BIO_free(kb);
+	BIO_free(cb);
+	ERR_clear_error();
+	return i;
+}
+
+/* What loads lazily is loaded before the doors shut: one leaf, and one that cannot be. */
+static void warm(const struct ca_issuer *i)
 {
 	struct canon_host h;
-	const char *reason;
-	struct err err = ERR_INIT;
-	uint64_t now = loop_now_ms(ca.loop);
-	char bracket[64];
-	bool known;
+	const char *why;
+	struct buf out = { 0 };
+	struct ca_leaf_key *k = ca_leaf_key_new(i);
 
-	/* an IPv6 literal comes without brackets */
-	if (name.n < sizeof(bracket) - 2 && memchr(name.p, ':', name.n) != NULL) {
-		bracket[0] = '[';
-		memcpy(bracket + 1, name.p, name.n);
-		bracket[name.n + 1] = ']';
-		name = str_mk(bracket, name.n + 2);
+	MUST(canon_host(STR("warm.invalid"), false, &h, &why));
+	ca_mint(i, k, &h, (int64_t)(clock_wall_ms() / 1000), REFUSAL_VALID_S, &out);
+	buf_clear(&out);
+	ca_leaf_key_der(k, &out);
+	buf_fini_secret(&out);
+	ca_leaf_key_free(k);
+	(void)ERR_reason_error_string(ERR_PACK(ERR_LIB_X509, 0, X509_R_KEY_VALUES_MISMATCH));
+	ERR_clear_error();
+}
+
+/* --- workers ------------------------------------------------------------------------------------------------------- */
+
+static void linked(struct served *s)
+{
+	struct sandbox *b = sandbox_of(s);
+	struct buf der = { 0 };
+
+	ca_leaf_key_free(b->key);
+	b->key = ca_leaf_key_new(the_role.issuer);
+	ca_leaf_key_der(b->key, &der);
+	served_answer(s, MSG_LEAF_KEY, 0, 0, buf_data(&der), buf_len(&der), NULL, 0, -1);
+	buf_fini_secret(&der);
+}
+
+static void gone(struct served *s)
+{
+	struct sandbox *b = s->data;
+
+	if (b == NULL)
+		return;
+	ca_leaf_key_free(b->key);
+	free(b);
+}
+
+struct search {
+	struct str host;
+	bool found;
+};
+
+static bool intercepts(const struct dest *d) { return !d->tunnel; }
+
+static bool search_dest(void *arg, const struct dest *d)
+{
+	struct search *q = arg;
+
+	q->found = intercepts(d) && str_eq(dest_host(d), q->host);
+	return !q->found;
+}
+
+/* Whether some destination of the table with this host has its TLS opened here. */
+static bool may_mint(const struct table *t, struct str host)
+{
+	struct search q = { host, false };
+	struct dest d;
+
+	if (!table_host_known(t, host))
+		return false;
+	if (table_find(t, SCHEME_HTTPS, host, 443, &d) == 1 && intercepts(&d))
+		return true;
+	table_dest_each(t, search_dest, &q); /* another port, or a tunnel there */
+	return q.found;
+}
+
+static bool refusal_allowed(struct sandbox *b)
+{
+	uint64_t now = loop_now_ms(the_role.loop);
+
+	if (b->hour_ms == 0 || now - b->hour_ms >= HOUR_MS) {
+		b->hour_ms = now;
+		b->refusals = 0;
 	}
-	if (!canon_host(name, true, &h, &reason))
+	if (b->refusals >= REFUSALS_PER_HOUR)
+		return false;
+	b->refusals++;
+	return true;
+}
+
+static enum mint_status mint(struct served *s, const struct ipc_msg *m, struct buf *der)
+{
+	const struct msg_mint *q = (const void *)m->data;
+	struct str host = str_mk(m->data + sizeof(*q), m->len - sizeof(*q));
+	const struct table *t = served_table(s, m->generation);
+	struct sandbox *b = sandbox_of(s);
+	struct canon_host h;
+
+	/* the worker must speak canonically: nothing is repaired here */
+	if (!served_host(host, &h) || t == NULL || b->key == NULL)
 		return MINT_DENIED;
-	known = table_host_known(b->table, str_mk(h.text, h.len));
-	if (now - b->second_ms >= 1000) {
-		b->second_ms = now;
-		b->mints = 0;
-	}
-	if (++b->mints > MINTS_PER_SECOND)
-		return MINT_LIMITED;
-	if (m->kind == MINT_REFUSAL) {
-		if (!(b->flags & SANDBOX_EXPLAIN_DENIALS))
+	switch (q->kind) {
+	case MINT_LEAF:
+		if (!may_mint(t, host))
 			return MINT_DENIED;
-		if (b->hour_ms == 0 || now - b->hour_ms >= 3600000) {
-			b->hour_ms = now;
-			b->refusals = 0;
-		}
-		if (++b->refusals > REFUSALS_PER_HOUR)
+		break;
+	case MINT_REFUSAL:
+		if ((s->flags & SANDBOX_EXPLAIN_DENIALS) == 0)
+			return MINT_DENIED;
+		if (!refusal_allowed(b))
 			return MINT_LIMITED;
-	} else if (m->kind != MINT_LEAF || !known) {
+		break;
+	default:
 		return MINT_DENIED;
 	}
-	if (minter_mint(ca.minter, b->leaf_key, &h, (int64_t)(clock_wall_ms() / 1000), m->kind == MINT_LEAF ? LEAF_S : REFUSAL_LEAF_S, der, &err) < 0) {
-		log_error("%s", err.text);
+	if (!ca_mint(the_role.issuer, b->key, &h, (int64_t)(clock_wall_ms() / 1000), q->kind == MINT_LEAF ? LEAF_VALID_S : REFUSAL_VALID_S, der)) {
+		log_limited(&the_role.said_expired, "error: the CA's certificate has expired (or the clock is wrong): nothing can be intercepted");
 		return MINT_FAILED;
 	}
 	return MINT_OK;
 }
 
-static void on_worker(struct ipc *c, const struct ipc_msg *m)
+static void from_worker(struct served *s, struct ipc_msg *m)
 {
-	struct box *b = ipc_arg(c);
 	struct msg_minted a = { 0 };
 	struct buf der = { 0 };
 
-	if (m == NULL) {
-		if (b->worker == c)
-			b->worker = NULL;
-		ipc_free(c);
+	if (m->type != MSG_MINT)
 		return;
-	}
-	a.status = (uint8_t)mint(b, (const void *)m->data, str_mk(m->data + sizeof(struct msg_mint), m->len - sizeof(struct msg_mint)), &der);
-	ipc_send2(c, MSG_MINTED, m->generation, m->id, &a, sizeof(a), buf_data(&der), a.status == MINT_OK ? buf_len(&der) : 0, NULL, 0);
+	a.status = (uint8_t)mint(s, m, &der);
+	served_answer(s, MSG_MINTED, m->generation, m->id, &a, sizeof(a), buf_str(&der).p, buf_len(&der), -1);
 	buf_fini(&der);
 }
 
-static void take_peer(struct ipc_msg *m)
-{
-	const struct msg_peer *p = (const void *)m->data;
-	struct box *b = find(p->sandbox);
-	unsigned char *der = NULL;
-	int n;
+static const struct served_ops ops = { .linked = linked, .message = from_worker, .gone = gone };
 
-	if (b == NULL || m->fd_n != 1 || p->role != ROLE_WORKER)
-		return;
-	ipc_free(b->worker);
-	b->worker = ipc_new(ca.loop, m->fds[0], ROLE_CA, ROLE_WORKER, on_worker, b);
-	m->fds[0] = -1;
-	EVP_PKEY_free(b->leaf_key);
-	b->leaf_key = EVP_EC_gen("P-256");
-	MUST(b->leaf_key != NULL);
-	n = i2d_PrivateKey(b->leaf_key, &der);
-	MUST(n > 0);
-	ipc_send(b->worker, MSG_LEAF_KEY, 0, 0, der, (size_t)n, NULL, 0);
-	OPENSSL_clear_free(der, (size_t)n);
-}
-
-static bool read_fd(int fd, struct buf *b)
-{
-	ssize_t n;
-
-	while ((n = pread(fd, buf_room(b, 8192), 8192, (off_t)buf_len(b))) > 0 && buf_len(b) < 65536)
-		buf_commit(b, (size_t)n);
-	return n == 0 && buf_len(b) > 0;
-}
-
-static void start(const struct ipc_msg *m)
-{
-	struct buf key = { 0 }, cert = { 0 }, der = { 0 };
-	struct err err = ERR_INIT;
-	struct canon_host warm = { .text = "warm.invalid", .len = 12 };
-	EVP_PKEY *k = NULL, *leaf;
-	X509 *x = NULL;
-	BIO *b;
-
-	if (m->fd_n == 2 && read_fd(m->fds[0], &key) && read_fd(m->fds[1], &cert)) {
-		b = BIO_new_mem_buf(buf_data(&key), (int)buf_len(&key));
-		k = PEM_read_bio_PrivateKey(b, NULL, NULL, NULL);
-		BIO_free(b);
-		b = BIO_new_mem_buf(buf_data(&cert), (int)buf_len(&cert));
-		x = PEM_read_bio_X509(b, NULL, NULL, NULL);
-		BIO_free(b);
-	}
-	buf_fini_secret(&key);
-	buf_fini(&cert);
-	if (k == NULL || x == NULL) {
-		log_error("ca/ca.key or ca/ca.pem cannot be read as PEM");
-		_exit(1);
-	}
-	ca.minter = minter_new(k, x, &err);
-	leaf = EVP_EC_gen("P-256");
-	/* one leaf for nobody: whatever loads lazily has loaded before the doors shut */
-	if (ca.minter == NULL || leaf == NULL || minter_mint(ca.minter, leaf, &warm, (int64_t)(clock_wall_ms() / 1000), 60, &der, &err) < 0) {
-		log_error("%s", err.text);
-		_exit(1);
-	}
-	EVP_PKEY_free(leaf);
-	buf_fini(&der);
-	role_ready(ca.sup, ROLE_CA, -1);
-}
+/* --- supervisor ---------------------------------------------------------------------------------------------------- */
 
 static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 {
+	struct ca_role *r = ipc_arg(c);
 	struct ipc_msg *m = (struct ipc_msg *)(uintptr_t)cm;
 	struct err err = ERR_INIT;
 
 	if (m == NULL)
 		_exit(0);
+	if (served_supervisor(&r->served, c, m))
+		return;
 	switch (m->type) {
 	case MSG_START:
-		start(m);
-		break;
-	case MSG_SANDBOX: {
-		const struct msg_sandbox *s = (const void *)m->data;
-		struct msg_sandbox_ref ref = { s->sandbox, s->generation };
-		struct box *b = find(s->sandbox);
-		struct table *t;
-
-		if (m->fd_n < 1 || table_open(&t, m->fds[0], &err) < 0) {
-			ipc_send2(c, MSG_SANDBOX_BAD, s->generation, 0, &ref, sizeof(ref), err.text, strlen(err.text), NULL, 0);
+		if (r->issuer != NULL)
 			break;
+		r->issuer = m->fd_n == 2 ? load(m->fds[0], m->fds[1], &err) : NULL;
+		if (r->issuer == NULL) {
+			log_error("%s", err.text[0] ? err.text : "the CA's key and certificate were not handed over");
+			_exit(1);
 		}
-		if (b == NULL) {
-			b = must_calloc(1, sizeof(*b));
-			b->id = s->sandbox;
-			b->next = ca.boxes;
-			ca.boxes = b;
-		}
-		table_free(b->table);
-		b->table = t;
-		b->flags = s->flags;
-		ipc_send(c, MSG_SANDBOX_OK, s->generation, 0, &ref, sizeof(ref), NULL, 0);
+		/* nothing of the file stays within reach but the key itself */
+		close(m->fds[0]);
+		close(m->fds[1]);
+		m->fds[0] = m->fds[1] = -1;
+		warm(r->issuer);
+		role_ready(c, ROLE_CA, -1);
 		break;
-	}
-	case MSG_PEER:
-		take_peer(m);
-		break;
-	case MSG_SANDBOX_GONE: {
-		const struct msg_sandbox_ref *r = (const void *)m->data;
-
-		for (struct box **p = &ca.boxes; *p != NULL; p = &(*p)->next) {
-			struct box *b = *p;
-
-			if (b->id != r->sandbox)
-				continue;
-			*p = b->next;
-			ipc_free(b->worker);
-			table_free(b->table);
-			EVP_PKEY_free(b->leaf_key);
-			free(b);
-			break;
-		}
-		break;
-	}
 	case MSG_SHUTDOWN:
-		_exit(0);
+		loop_stop(r->loop);
+		break;
 	default:
 		break;
 	}
@@ -240,14 +270,18 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 
 int ca_main(int link_fd)
 {
+	struct ca_role *r = &the_role;
 	uint8_t seed[16];
 
 	log_title("ca");
 	signal(SIGPIPE, SIG_IGN);
 	random_fill(seed, sizeof(seed));
 	hash_seed(seed);
-	ca.loop = loop_new();
-	ca.sup = ipc_new(ca.loop, link_fd, ROLE_CA, ROLE_SUPERVISOR, on_supervisor, NULL);
-	loop_run(ca.loop);
+	r->loop = loop_new();
+	r->served = (struct served_set){ .loop = r->loop, .self = ROLE_CA, .ops = &ops };
+	r->sup = ipc_new(r->loop, link_fd, ROLE_CA, ROLE_SUPERVISOR, on_supervisor, r);
+	loop_run(r->loop);
+	served_fini(&r->served);
+	ca_issuer_free(r->issuer);
 	return 0;
 }

@@ -48,7 +48,7 @@
 	T(IDENTITY, S)  /* how the sandbox is known: "listener" */ \
 	T(COUNT, U)     /* folded repeats */ \
 	T(MESSAGE, S)   /* lifecycle, finding */ \
-	T(SANDBOX, S)   /* lifecycle from the supervisor only: whom it is about */ \
+	T(SANDBOX, S)   /* from supervisor and secrets only: whom it is about; a worker is known from its link */ \
 	T(T_DNS_US, U) T(T_CONNECT_US, U) T(T_TLS_US, U) T(T_SECRET_US, U) T(T_FIRST_BYTE_US, U) \
 	T(SRC_PORT, U) \
 	T(SCRUBBED, U)  /* overwritten echoes */ \

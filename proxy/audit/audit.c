@@ -1,670 +1,829 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The audit role: turns records into lines of one chained log. What arrives in a turn is written with one write; only
- * then is it acknowledged and its in-flight slot cleared. If a write fails nothing is lost: the lines wait here, every
- * worker is told and refuses new requests, and the write is tried again. A worker that dies leaves open slots: they
- * become `worker_lost` records.
+ * The role that writes the records.
  *
- * In-flight files are kept across our own death: those of sandboxes that the supervisor announces again stay as they are
- * (their workers send again what was not acknowledged; ids found at the end of the log are not written twice), the rest
- * is closed at SYNC.
+ *   links    One to the worker of each sandbox, one to the role that holds the secrets, one to the supervisor. What the
+ *            sandbox is called is known from the link.
+ *   batch    What comes in one turn of the loop is formatted, chained and appended by one write; then the slots of these
+ *            requests are cleared and their senders told (RECORDED). What is not told stays with the sender.
+ *   failure  When a write or an allocation fails, all workers are told (AUDIT_STATE) and refuse new requests; the lines
+ *            are kept and written again each second. Beyond PENDING_MAX no more is read: it stays with the senders.
+ *   slots    A worker fills a slot of its file before the first octet of a request goes upstream. When its link ends, all
+ *            that it sent is read first; what is then still open becomes `worker_lost`. After a restart of this role
+ *            the files in the directory tell what was open: requests of a sandbox that lives may go on in its worker, which
+ *            copies them into its new file and says so by an empty RECORD; the others are lost.
+ *   twice    A worker sends what was not acknowledged again on a new link. The uid of a record is a keyed hash of the
+ *            message, so it is found in the log's tail; a request's id likewise. Nothing is written twice.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../common/base/must.h"
-#include "../../common/policy/table.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/ipc.h"
 #include "../../common/sys/log.h"
 #include "../../common/sys/role.h"
 #include "../roles.h"
-#include "chain.h"
-#include "format.h"
+#include "fold.h"
+#include "logfile.h"
+#include "slots.h"
 
-#define LOG_NAME "audit.jsonl"
-#define ROTATE_BYTES (256u << 20)
-#define TAIL_BYTES (1u << 20)      /* of the log, read at start */
-#define AHEAD_BYTES (2u << 20)     /* log space kept allocated: one line for every slot */
+#define TICK_MS 1000
+#define PENDING_MAX (4u << 20)
 #define CHECKPOINT_RECORDS 1000
 #define CHECKPOINT_MS 60000
-#define RETRY_MS 500
-#define BATCH_MAX (8u << 20)       /* lines waiting for a disk that does not take them */
-#define GONE_MS 3000
-#define SEEN_MAX 65536
+#define ANCHOR_MS 5000       /* the disk is waited for at most this often */
+#define TAKEN_MS 3000        /* a worker that does not say that it took its slots over */
+#define GONE_MS 2000         /* a worker whose sandbox ended and that does not end */
+#define LINE_ESTIMATE 1536   /* octets of a record, for the space kept free for those under way */
 
-struct box {
+struct box { /* one sandbox */
 	struct box *next;
-	uint32_t id, generation;
+	uint32_t id;
 	char name[MSG_NAME_MAX];
-	struct ipc *worker;
-	int fd;
-	struct inflight_slot *slots;
-	uint64_t last_number, acked;
-	uint32_t *clear; /* slots to clear with the next write */
+	struct ipc *link;
+	int next_fd;            /* link of the next worker, taken when the one before is read to its end; -1: none */
+	struct slotfile slots;
+	bool slots_sent;
+	uint64_t last, told;    /* numbers: newest handled on this link, newest acknowledged */
+	uint32_t *to_clear;     /* slots of what is pending */
 	size_t clear_n, clear_cap;
+	bool left_expected;     /* files are left over that its worker may go on with */
+	uint64_t left_due_ms;   /* until then; 0: no worker yet */
 	bool gone;
-	struct timer gone_timer;
+	uint64_t gone_ms;
+	struct folds *folds;
 };
-static struct {
+struct audit {
 	struct loop *loop;
 	struct ipc *sup, *secrets;
+	int dir_fd;
+	struct chain *chain;
+	struct logfile log;
 	struct box *boxes;
-	int dir_fd, log_fd;
-	uint8_t key[CHAIN_KEY_LEN];
-	char prev[CHAIN_HEX + 1];
-	uint64_t sequence, size, allocated;
-	struct buf batch;
-	size_t batch_lines, since_checkpoint;
-	uint64_t checkpoint_ms;
-	bool flush_due, failing, checkpoint_open;
-	char why[200];
-	struct timer retry, tick;
-	uint64_t seen[SEEN_MAX]; /* hashes of (kind, request id) at the end of the log when we started */
-	size_t seen_n;
-} a;
+	struct left *left;
+	struct idset seen;      /* uids in the log's tail */
+	struct idset recorded;  /* ids of requests that have their record, as far as it can matter */
+	struct timer tick;
+	bool flush_due, ok, paused, ending;
+	char reason[240];       /* why not ok */
+	uint64_t checkpoint_ms, anchor_ms, ending_ms;
+	bool anchor_due;
+	struct log_limit said;
+};
+static struct audit the_audit; /* one in a process */
 
-static void flush_batch(void);
+static void flush(struct audit *a);
+static void finish_if_over(struct audit *a);
 
-/* --- lines --------------------------------------------------------------------------------------------------------- */
+/* --- state --------------------------------------------------------------------------------------------------------- */
 
-static void on_flush(void *arg)
+static void tell_state(struct audit *a, struct box *b)
 {
-	(void)arg;
-	a.flush_due = false;
-	flush_batch();
+	struct msg_audit_state m = { .ok = a->ok };
+
+	if (b->link != NULL)
+		ipc_send2(b->link, MSG_AUDIT_STATE, 0, 0, &m, sizeof(m), a->reason, a->ok ? 0 : strlen(a->reason), NULL, 0);
 }
 
-static uint64_t seen_key(struct str kind, struct str id)
+static void set_state(struct audit *a, bool ok, const char *reason)
 {
-	char t[256];
-	int n = snprintf(t, sizeof(t), "%.*s %.*s", (int)(kind.n > 60 ? 60 : kind.n), kind.p, (int)(id.n > 100 ? 100 : id.n), id.p);
+	bool changed = ok != a->ok;
 
-	return hash_bytes(t, (size_t)n);
+	a->ok = ok;
+	snprintf(a->reason, sizeof(a->reason), "%s", ok ? "" : reason);
+	if (!changed)
+		return;
+	if (ok)
+		log_info("records can be written again");
+	else
+		log_limited(&a->said, "error: %s: new requests are refused until records can be written", reason);
+	for (struct box *b = a->boxes; b != NULL; b = b->next)
+		tell_state(a, b);
 }
 
-static bool was_seen(struct str kind, struct str id)
+static void pause_workers(struct audit *a, bool pause)
 {
-	uint64_t k;
-
-	if (a.seen_n == 0 || id.n == 0 || str_eq(kind, STR("finding")))
-		return false;
-	k = seen_key(kind, id);
-	for (size_t i = 0; i < a.seen_n; i++)
-		if (a.seen[i] == k)
-			return true;
-	return false;
+	if (a->paused == pause)
+		return;
+	a->paused = pause;
+	for (struct box *b = a->boxes; b != NULL; b = b->next)
+		if (b->link != NULL)
+			ipc_pause(b->link, pause);
 }
 
-/* One record to the batch. check_seen: it may be a repeat from before our start. */
-static void append(struct str sandbox, const uint8_t *fields, size_t n, bool from_supervisor, bool check_seen)
-{
-	struct record_context c = { sandbox, a.sequence + 1, clock_wall_ms(), from_supervisor };
-	struct buf line = { 0 }, own = { 0 };
-	struct str id, kind;
+/* --- writing ------------------------------------------------------------------------------------------------------- */
 
-	if (!record_format(&line, &c, fields, n, &id, &kind)) {
-		/* a sender that breaks the form is itself worth a record */
-		buf_clear(&line);
-		record_s(&own, REC_KIND, STR("finding"));
-		record_s(&own, REC_CODE, STR("malformed_record"));
-		record_s(&own, REC_MESSAGE, STR("a role sent a record that breaks its form"));
-		if (!record_format(&line, &c, buf_data(&own), buf_len(&own), &id, &kind))
-			goto out;
-	}
-	if (check_seen && was_seen(kind, id))
-		goto out;
-	a.sequence++;
-	chain_close(&line, a.key, a.prev);
-	buf_adds(&a.batch, buf_str(&line));
-	a.batch_lines++;
-	if (!a.flush_due && !a.failing) {
-		a.flush_due = true;
-		loop_defer(a.loop, on_flush, NULL);
-	}
-out:
-	buf_fini(&line);
-	buf_fini(&own);
+static void on_turn_end(void *arg)
+{
+	struct audit *a = arg;
+
+	a->flush_due = false;
+	flush(a);
 }
 
-static void note(const char *kind, const char *message)
+static void want_flush(struct audit *a)
+{
+	if (a->flush_due)
+		return;
+	a->flush_due = true;
+	loop_defer(a->loop, on_turn_end, a);
+}
+
+static void hex64(uint64_t v, char *out)
+{
+	static const char hex[] = "0123456789abcdef";
+
+	for (int i = 0; i < 16; i++)
+		out[i] = hex[v >> (60 - 4 * i) & 15];
+}
+
+static void add_checkpoint(struct audit *a)
+{
+	struct record_context c = { .origin = ORIGIN_AUDIT, .now_ms = clock_wall_ms() };
+	struct buf b = { 0 };
+	char uid[RECORD_UID_MAX + 1] = { 0 };
+	uint64_t r;
+
+	random_fill(&r, sizeof(r));
+	hex64(r, uid);
+	hex64(a->log.sequence + 1, uid + 16);
+	c.uid = uid;
+	record_s(&b, REC_KIND, STR("checkpoint"));
+	record_u(&b, REC_TIME_MS, c.now_ms);
+	logfile_add(&a->log, &c, buf_data(&b), buf_len(&b), true);
+	buf_fini(&b);
+	a->checkpoint_ms = loop_now_ms(a->loop);
+	a->anchor_due = true;
+	want_flush(a);
+}
+
+/* Onto the pending lines. hash: what the uid begins with. */
+static void add(struct audit *a, enum record_origin origin, const char *sandbox, bool lost, uint64_t hash, const uint8_t *fields, size_t n)
+{
+	char uid[RECORD_UID_MAX + 1] = { 0 };
+	struct record_context c = { .origin = origin, .sandbox = str_of(sandbox), .now_ms = clock_wall_ms(), .uid = uid, .worker_lost = lost };
+
+	hex64(hash, uid);
+	hex64(a->log.sequence + 1, uid + 16); /* unique also where the hash is not */
+	logfile_add(&a->log, &c, fields, n, false);
+	if (a->log.unsynced >= CHECKPOINT_RECORDS)
+		add_checkpoint(a);
+	want_flush(a);
+}
+
+static void add_own(struct audit *a, const char *kind, const char *code, const char *message)
 {
 	struct buf b = { 0 };
+	uint64_t r;
 
+	random_fill(&r, sizeof(r));
 	record_s(&b, REC_KIND, str_of(kind));
+	record_s(&b, REC_CODE, str_of(code));
 	record_s(&b, REC_MESSAGE, str_of(message));
-	append(STR_NONE, buf_data(&b), buf_len(&b), false, false);
+	record_u(&b, REC_TIME_MS, clock_wall_ms());
+	add(a, ORIGIN_AUDIT, "", false, r, buf_data(&b), buf_len(&b));
 	buf_fini(&b);
 }
 
-static void tell_state(struct box *b)
+/* Space for all that may be under way, so that it can be recorded whatever else fills the disk. */
+static off_t reserve_need(const struct audit *a)
 {
-	struct msg_audit_state m = { .ok = !a.failing };
+	off_t need = 256 * 1024;
 
-	if (b->worker != NULL)
-		ipc_send2(b->worker, MSG_AUDIT_STATE, b->generation, 0, &m, sizeof(m), a.why, a.failing ? strlen(a.why) : 0, NULL, 0);
+	for (const struct box *b = a->boxes; b != NULL; b = b->next)
+		if (b->link != NULL)
+			need += (off_t)INFLIGHT_SLOTS * LINE_ESTIMATE;
+	return need;
 }
 
-static void on_retry(struct timer *t)
+static void written(struct audit *a)
 {
-	(void)t;
-	flush_batch();
-}
+	for (struct box *b = a->boxes; b != NULL; b = b->next) {
+		for (size_t i = 0; i < b->clear_n; i++)
+			slotfile_clear(&b->slots, b->to_clear[i]);
+		b->clear_n = 0;
+		if (b->last > b->told && b->link != NULL) {
+			struct msg_recorded m = { b->last };
 
-static void set_failing(bool failing, const char *what)
-{
-	if (failing)
-		snprintf(a.why, sizeof(a.why), "%s: %s", what, strerror(errno));
-	if (failing != a.failing) {
-		a.failing = failing;
-		if (failing)
-			log_error("the audit log cannot be written (%s): new requests are refused until it can", a.why);
-		else
-			log_info("the audit log can be written again");
-		for (struct box *b = a.boxes; b != NULL; b = b->next)
-			tell_state(b);
+			b->told = b->last;
+			ipc_send(b->link, MSG_RECORDED, 0, 0, &m, sizeof(m), NULL, 0);
+		}
 	}
-	if (failing)
-		timer_start(a.loop, &a.retry, RETRY_MS, on_retry);
+	for (struct left **p = &a->left; *p != NULL;) {
+		struct left *l = *p;
+
+		if (!l->done) {
+			p = &l->next;
+			continue;
+		}
+		*p = l->next;
+		unlinkat(a->dir_fd, l->file, 0);
+		left_free(l);
+	}
 }
 
-/* Space ahead of need: a full disk shows before a request is under way, not after. */
-static bool allocate_ahead(void)
+static bool make_slots(struct audit *a, struct box *b, struct err *err)
 {
-	if (a.size + AHEAD_BYTES / 2 < a.allocated)
+	struct msg_inflight m = { INFLIGHT_SLOTS, INFLIGHT_SLOT_SIZE };
+
+	if (b->link == NULL || b->slots_sent)
 		return true;
-	if (fallocate(a.log_fd, FALLOC_FL_KEEP_SIZE, (off_t)a.size, AHEAD_BYTES) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+	if (b->slots.map == NULL && slotfile_make(&b->slots, a->dir_fd, b->id, b->name, err) < 0)
 		return false;
-	a.allocated = a.size + AHEAD_BYTES;
+	b->slots_sent = true;
+	ipc_send(b->link, MSG_INFLIGHT, 0, 0, &m, sizeof(m), &b->slots.fd, 1);
+	if (!a->ok)
+		tell_state(a, b);
 	return true;
 }
 
-static bool open_log(void)
+static void flush(struct audit *a)
 {
-	struct stat st;
+	struct err err = ERR_INIT;
 
-	a.log_fd = openat(a.dir_fd, LOG_NAME, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (a.log_fd < 0 || fstat(a.log_fd, &st) != 0)
-		return false;
-	a.size = (uint64_t)st.st_size;
-	a.allocated = 0;
-	return true;
-}
-
-static void rotate(void)
-{
-	char name[64];
-
-	if (a.size < ROTATE_BYTES)
-		return;
-	snprintf(name, sizeof(name), "audit-%020llu.jsonl", (unsigned long long)a.sequence);
-	fsync(a.log_fd);
-	if (renameat(a.dir_fd, LOG_NAME, a.dir_fd, name) != 0)
-		return; /* goes on in the old one */
-	close(a.log_fd);
-	if (!open_log())
-		set_failing(true, "cannot open a new log after rotation");
-}
-
-static void acknowledge(struct box *b)
-{
-	struct msg_recorded m = { b->last_number };
-
-	for (size_t i = 0; i < b->clear_n; i++)
-		__atomic_store_n(&b->slots[b->clear[i]].state, 0, __ATOMIC_RELEASE);
-	b->clear_n = 0;
-	if (b->worker != NULL && b->acked != b->last_number) {
-		ipc_send(b->worker, MSG_RECORDED, b->generation, 0, &m, sizeof(m), NULL, 0);
-		b->acked = b->last_number;
-	}
-}
-
-static void flush_batch(void)
-{
-	size_t whole = buf_len(&a.batch);
-
-	if (a.log_fd < 0 && !open_log()) {
-		set_failing(true, "cannot open " LOG_NAME);
+	if (logfile_write(&a->log, &err) < 0) {
+		set_state(a, false, err.text);
+		if (buf_len(&a->log.pending) > PENDING_MAX)
+			pause_workers(a, true);
 		return;
 	}
-	if (!allocate_ahead()) {
-		set_failing(true, "no space for the log");
-		return;
-	}
-	if (whole > 0) {
-		/* all or nothing for each try: a part that was written is taken off again */
-		ssize_t n = write(a.log_fd, buf_data(&a.batch), whole);
-
-		if (n != (ssize_t)whole) {
-			if (n >= 0) {
-				errno = ENOSPC;
-				if (ftruncate(a.log_fd, (off_t)a.size) != 0)
-					log_error("a half-written record could not be taken back");
-			}
-			set_failing(true, "cannot append to " LOG_NAME);
+	written(a);
+	pause_workers(a, false);
+	for (struct box *b = a->boxes; b != NULL; b = b->next) {
+		if (!make_slots(a, b, &err)) {
+			set_state(a, false, err.text);
+			tell_state(a, b);
 			return;
 		}
-		a.size += whole;
-		a.since_checkpoint += a.batch_lines;
-		a.batch_lines = 0;
-		buf_clear(&a.batch);
-		if (a.batch.cap > 65536)
-			buf_fini(&a.batch);
-		a.checkpoint_open = true;
 	}
-	set_failing(false, NULL);
-	for (struct box *b = a.boxes; b != NULL; b = b->next)
-		acknowledge(b);
-	rotate();
-	if (a.since_checkpoint >= CHECKPOINT_RECORDS) {
-		a.since_checkpoint = 0;
-		a.checkpoint_ms = loop_now_ms(a.loop);
-		a.checkpoint_open = false;
-		note("checkpoint", "checkpoint");
+	if (logfile_reserve(&a->log, reserve_need(a), &err) < 0) {
+		set_state(a, false, err.text);
+		return;
 	}
+	set_state(a, true, "");
 }
 
-/* --- in-flight slots ----------------------------------------------------------------------------------------------- */
+/* --- what is lost -------------------------------------------------------------------------------------------------- */
 
-static bool map_slots(struct box *b, const char *name)
+static void alive_ids(const struct box *b, struct idset *ids)
 {
-	size_t len = sizeof(*b->slots) * INFLIGHT_SLOTS;
-	struct stat st;
+	struct left *now = b != NULL ? left_of(&b->slots, b->id, b->name) : NULL;
 
-	b->fd = openat(a.dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (b->fd < 0 || fstat(b->fd, &st) != 0 || ((size_t)st.st_size != len && ftruncate(b->fd, (off_t)len) != 0))
-		return false;
-	fallocate(b->fd, 0, 0, (off_t)len);
-	b->slots = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
-	if (b->slots == MAP_FAILED)
-		b->slots = NULL;
-	return b->slots != NULL;
+	for (size_t i = 0; now != NULL && i < now->n; i++) {
+		struct str id = slot_request_id(now->slots[i].fields, now->slots[i].len);
+
+		if (id.n > 0)
+			idset_add(ids, id);
+	}
+	left_free(now);
 }
 
-static void unmap_slots(struct box *b)
+/* Writes what of a left-over file has no record and does not go on in the worker's file of now. */
+static void resolve(struct audit *a, struct left *l, const struct box *now)
 {
-	if (b->slots != NULL)
-		munmap(b->slots, sizeof(*b->slots) * INFLIGHT_SLOTS);
-	if (b->fd >= 0)
-		close(b->fd);
-	b->slots = NULL;
-	b->fd = -1;
-}
+	struct idset alive = { 0 };
 
-/* What a dead worker left open. */
-static void close_open_slots(struct box *b)
-{
-	struct buf f = { 0 };
+	if (l->done)
+		return;
+	l->done = true;
+	alive_ids(now, &alive);
+	for (size_t i = 0; i < l->n; i++) {
+		const struct left_slot *s = &l->slots[i];
+		struct str id = slot_request_id(s->fields, s->len);
 
-	for (uint32_t i = 0; b->slots != NULL && i < INFLIGHT_SLOTS; i++) {
-		struct inflight_slot *s = &b->slots[i];
-		uint8_t copy[sizeof(s->fields)];
-		uint32_t len;
-		bool done = false;
-
-		if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != 1)
+		if (id.n > 0 && (idset_has(&alive, id) || idset_has(&a->recorded, id)))
 			continue;
-		for (size_t k = 0; k < b->clear_n; k++)
-			done = done || b->clear[k] == i; /* its record is in the batch */
-		if (done)
-			continue;
-		len = s->len <= sizeof(copy) ? s->len : 0;
-		memcpy(copy, s->fields, len); /* the other side could still write: one copy, then it is read */
-		buf_clear(&f);
-		buf_add(&f, copy, len);
-		record_s(&f, REC_DECISION, STR("deny"));
-		record_s(&f, REC_CODE, STR("worker_lost"));
-		record_s(&f, REC_REASON, STR("the process that served this sandbox ended before the request did"));
-		append(str_of(b->name), buf_data(&f), buf_len(&f), false, true);
-		if (b->clear_n == b->clear_cap) {
-			b->clear_cap = b->clear_cap ? b->clear_cap * 2 : 64;
-			b->clear = must_realloc(b->clear, b->clear_cap * sizeof(*b->clear));
-		}
-		b->clear[b->clear_n++] = i;
+		if (id.n > 0)
+			idset_add(&a->recorded, id);
+		add(a, ORIGIN_WORKER, l->name, true, hash_bytes(s->fields, s->len), s->fields, s->len);
 	}
-	buf_fini(&f);
+	idset_fini(&alive);
+	want_flush(a); /* also without a record: the file goes */
 }
 
-static struct box *find(uint32_t id)
+static void resolve_of(struct audit *a, struct box *b, const struct box *now)
+{
+	for (struct left *l = a->left; l != NULL; l = l->next)
+		if (l->expected && l->sandbox == b->id)
+			resolve(a, l, now);
+	b->left_expected = false;
+	b->left_due_ms = 0;
+}
+
+/* The slots of a worker that is gone. */
+static void slots_over(struct audit *a, struct box *b)
+{
+	struct left *l;
+
+	/* what came and could not be written yet has its record, if not on the disk; its slot stays until it is there */
+	for (size_t i = 0; b->slots.map != NULL && i < b->clear_n; i++) {
+		const struct inflight_slot *s = &b->slots.map[b->to_clear[i]];
+		struct left_slot copy = { .len = s->len > SLOT_FIELDS_MAX ? SLOT_FIELDS_MAX : (uint16_t)s->len };
+		struct str id;
+
+		memcpy(copy.fields, s->fields, copy.len);
+		id = slot_request_id(copy.fields, copy.len);
+		if (id.n > 0)
+			idset_add(&a->recorded, id);
+	}
+	b->clear_n = 0;
+	b->slots_sent = false;
+	l = left_of(&b->slots, b->id, b->name);
+	if (l == NULL)
+		return; /* none is open: the next worker gets the same file */
+	slotfile_release(&b->slots);
+	l->expected = true;
+	l->next = a->left;
+	a->left = l;
+}
+
+/* --- links --------------------------------------------------------------------------------------------------------- */
+
+static void on_worker(struct ipc *c, const struct ipc_msg *m);
+
+static void attach(struct audit *a, struct box *b, int fd)
+{
+	b->link = ipc_new(a->loop, fd, ROLE_AUDIT, ROLE_WORKER, on_worker, b);
+	b->last = b->told = 0;
+	b->slots_sent = false;
+	if (a->paused)
+		ipc_pause(b->link, true);
+	if (b->left_expected)
+		b->left_due_ms = loop_now_ms(a->loop) + TAKEN_MS;
+	flush(a); /* makes and sends the slots */
+}
+
+static struct box *find(struct audit *a, uint32_t id)
 {
 	struct box *b;
 
-	for (b = a.boxes; b != NULL; b = b->next)
+	for (b = a->boxes; b != NULL; b = b->next)
 		if (b->id == id)
 			return b;
 	return NULL;
 }
 
-static void free_later(void *p) { free(p); }
-
-static void finalize(struct box *b)
+static void add_folded(void *arg, const struct buf *fields)
 {
-	char name[40];
+	struct box *b = arg;
 
-	close_open_slots(b);
-	flush_batch();
-	if (b->clear_n == 0) { /* else the file stays until its records are written; the next start closes it */
-		snprintf(name, sizeof(name), "inflight.%u", b->id);
-		unlinkat(a.dir_fd, name, 0);
-	}
-	for (struct box **p = &a.boxes; *p != NULL; p = &(*p)->next) {
+	add(&the_audit, ORIGIN_WORKER, b->name, false, hash_bytes(buf_data(fields), buf_len(fields)), buf_data(fields), buf_len(fields));
+}
+
+static void box_free(void *arg)
+{
+	struct box *b = arg;
+
+	folds_free(b->folds);
+	free(b->to_clear);
+	free(b);
+}
+
+/* Its worker is gone and it is not to come back. */
+static void box_over(struct audit *a, struct box *b)
+{
+	for (struct box **p = &a->boxes; *p != NULL; p = &(*p)->next) {
 		if (*p == b) {
 			*p = b->next;
 			break;
 		}
 	}
-	timer_stop(&b->gone_timer);
-	ipc_free(b->worker);
-	unmap_slots(b);
-	free(b->clear);
-	loop_defer(a.loop, free_later, b);
+	folds_flush(b->folds, 0, true, add_folded, b);
+	resolve_of(a, b, NULL);
+	if (b->slots.map != NULL) {
+		unlinkat(a->dir_fd, b->slots.file, 0); /* no slot is open: slots_over would have taken it */
+		slotfile_release(&b->slots);
+	}
+	if (b->next_fd >= 0)
+		close(b->next_fd);
+	loop_defer(a->loop, box_free, b);
 }
 
-static void on_gone_late(struct timer *t) { finalize((struct box *)((char *)t - offsetof(struct box, gone_timer))); }
+static void unlink_worker(struct audit *a, struct box *b)
+{
+	struct ipc *c = b->link;
+
+	flush(a);
+	b->link = NULL;
+	ipc_free(c);
+	slots_over(a, b);
+	resolve_of(a, b, NULL);
+	if (b->gone || a->ending) {
+		box_over(a, b);
+	} else if (b->next_fd >= 0) {
+		int fd = b->next_fd;
+
+		b->next_fd = -1;
+		attach(a, b, fd);
+	}
+	if (a->ending)
+		finish_if_over(a);
+}
+
+static void clear_later(struct box *b, uint32_t slot)
+{
+	if (slot >= INFLIGHT_SLOTS)
+		return;
+	if (b->clear_n == b->clear_cap) {
+		b->clear_cap = b->clear_cap ? b->clear_cap * 2 : 64;
+		b->to_clear = must_realloc(b->to_clear, b->clear_cap * sizeof(*b->to_clear));
+	}
+	b->to_clear[b->clear_n++] = slot;
+}
+
+static bool is_request(const uint8_t *fields, size_t n, struct str *id)
+{
+	size_t off = 0;
+	enum record_tag t;
+	struct str s;
+	uint64_t u;
+	bool bad = false, request = false;
+
+	*id = STR_NONE;
+	while (record_next(fields, n, &off, &t, &s, &u, &bad)) {
+		if (t == REC_KIND)
+			request = str_eq(s, STR("request"));
+		else if (t == REC_REQUEST_ID)
+			*id = s;
+		if ((t == REC_KIND && !request) || (request && id->n > 0))
+			break;
+	}
+	return request && id->n > 0;
+}
+
+static void take_record(struct audit *a, struct box *b, const struct ipc_msg *m)
+{
+	const struct msg_record *r = (const void *)m->data;
+	const uint8_t *fields = m->data + sizeof(*r);
+	size_t n = m->len - sizeof(*r);
+	uint64_t hash;
+	struct str id;
+	bool request;
+
+	if (n == 0 && r->number == 0) { /* the worker took its open slots over */
+		if (b->left_expected)
+			resolve_of(a, b, b);
+		return;
+	}
+	if (r->number <= b->last)
+		return; /* this link had it: numbers count up */
+	b->last = r->number;
+	want_flush(a);
+	clear_later(b, r->slot);
+	hash = hash_bytes(m->data, m->len);
+	request = is_request(fields, n, &id);
+	if (idset_has_hash(&a->seen, hash) || (request && idset_has(&a->recorded, id)))
+		return; /* it is in the log already: only told so */
+	if (request && b->left_expected)
+		idset_add(&a->recorded, id);
+	if (!request && folds_take(b->folds, fields, n, loop_now_ms(a->loop)))
+		return;
+	add(a, ORIGIN_WORKER, b->name, false, hash, fields, n);
+}
 
 static void on_worker(struct ipc *c, const struct ipc_msg *m)
 {
 	struct box *b = ipc_arg(c);
-	const struct msg_record *r;
+	struct audit *a = &the_audit;
 
-	if (m == NULL) {
-		if (b->worker == c)
-			b->worker = NULL;
-		ipc_free(c);
-		close_open_slots(b);
-		if (b->gone)
-			finalize(b);
-		return;
-	}
-	if (m->type != MSG_RECORD)
-		return;
-	r = (const void *)m->data;
-	if (r->number <= b->last_number || buf_len(&a.batch) > BATCH_MAX)
-		return; /* a repeat within our life; or wait: it will be sent again on a new link */
-	b->last_number = r->number;
-	append(str_of(b->name), m->data + sizeof(*r), m->len - sizeof(*r), false, true);
-	if (r->slot < INFLIGHT_SLOTS) {
-		if (b->clear_n == b->clear_cap) {
-			b->clear_cap = b->clear_cap ? b->clear_cap * 2 : 64;
-			b->clear = must_realloc(b->clear, b->clear_cap * sizeof(*b->clear));
-		}
-		b->clear[b->clear_n++] = r->slot;
-	}
-	if (!a.flush_due && !a.failing) { /* also for a repeat that is only acknowledged */
-		a.flush_due = true;
-		loop_defer(a.loop, on_flush, NULL);
-	}
+	if (m == NULL)
+		unlink_worker(a, b);
+	else if (m->type == MSG_RECORD)
+		take_record(a, b, m);
 }
 
 static void on_secrets(struct ipc *c, const struct ipc_msg *m)
 {
+	struct audit *a = &the_audit;
+
 	if (m == NULL) {
-		if (a.secrets == c)
-			a.secrets = NULL;
+		if (a->secrets == c)
+			a->secrets = NULL;
 		ipc_free(c);
 		return;
 	}
-	/* secrets serves all sandboxes and says for which: it is believed like the supervisor */
-	append(STR_NONE, m->data + sizeof(struct msg_record), m->len - sizeof(struct msg_record), true, false);
+	if (m->type == MSG_EVENT)
+		add(a, ORIGIN_SECRETS, "", false, hash_bytes(m->data, m->len), m->data + sizeof(struct msg_record), m->len - sizeof(struct msg_record));
 }
 
-static void take_peer(struct ipc_msg *m)
+static void take_peer(struct audit *a, struct ipc_msg *m)
 {
 	const struct msg_peer *p = (const void *)m->data;
-	struct msg_inflight f = { INFLIGHT_SLOTS, INFLIGHT_SLOT_SIZE };
 	struct box *b;
+	int fd;
 
 	if (m->fd_n != 1)
 		return;
+	fd = m->fds[0];
 	if (p->role == ROLE_SECRETS) {
-		ipc_free(a.secrets);
-		a.secrets = ipc_new(a.loop, m->fds[0], ROLE_AUDIT, ROLE_SECRETS, on_secrets, NULL);
+		/* an old link is read to its end beside the new one */
+		a->secrets = ipc_new(a->loop, fd, ROLE_AUDIT, ROLE_SECRETS, on_secrets, a);
 		m->fds[0] = -1;
 		return;
 	}
-	b = find(p->sandbox);
-	if (b == NULL || p->role != ROLE_WORKER)
+	b = p->role == ROLE_WORKER ? find(a, p->sandbox) : NULL;
+	if (b == NULL || b->gone || a->ending)
 		return;
-	if (b->worker != NULL) {
-		/* the old worker is dead: what it had sent comes first, then what it left open */
-		ipc_pump(b->worker);
-		if (b->worker != NULL) {
-			ipc_free(b->worker);
-			b->worker = NULL;
-			close_open_slots(b);
-		}
-	}
-	b->last_number = b->acked = 0;
-	b->worker = ipc_new(a.loop, m->fds[0], ROLE_AUDIT, ROLE_WORKER, on_worker, b);
 	m->fds[0] = -1;
-	ipc_send(b->worker, MSG_INFLIGHT, b->generation, 0, &f, sizeof(f), &b->fd, 1);
-	if (a.failing)
-		tell_state(b);
+	if (b->link == NULL) {
+		attach(a, b, fd);
+		return;
+	}
+	/* a new worker: the one before is dead, but what it sent comes first */
+	if (b->next_fd >= 0)
+		close(b->next_fd);
+	b->next_fd = fd;
+	ipc_pause(b->link, false);
 }
 
-static void take_sandbox(const struct ipc_msg *m)
+static void take_sandbox(struct audit *a, struct ipc *c, const struct ipc_msg *m)
 {
 	const struct msg_sandbox *s = (const void *)m->data;
 	struct msg_sandbox_ref ref = { s->sandbox, s->generation };
-	struct box *b = find(s->sandbox);
-	static const char text[] = "the in-flight file cannot be made";
-	char name[40];
+	struct box *b = find(a, s->sandbox);
 
 	if (b == NULL) {
 		b = must_calloc(1, sizeof(*b));
 		b->id = s->sandbox;
-		b->fd = -1;
-		snprintf(name, sizeof(name), "inflight.%u", s->sandbox);
-		if (!map_slots(b, name)) {
-			log_error("%s: %s", text, strerror(errno));
-			unmap_slots(b);
-			free(b);
-			ipc_send2(a.sup, MSG_SANDBOX_BAD, s->generation, 0, &ref, sizeof(ref), text, sizeof(text) - 1, NULL, 0);
+		b->next_fd = -1;
+		b->slots.fd = -1;
+		memcpy(b->name, s->name, sizeof(b->name));
+		b->name[sizeof(b->name) - 1] = 0;
+		b->folds = folds_new();
+		b->next = a->boxes;
+		a->boxes = b;
+		for (struct left *l = a->left; l != NULL; l = l->next) {
+			if (l->done || l->sandbox != b->id || strcmp(l->name, b->name) != 0)
+				continue;
+			l->expected = true;
+			b->left_expected = true;
+		}
+	}
+	ipc_send(c, MSG_SANDBOX_OK, s->generation, 0, &ref, sizeof(ref), NULL, 0);
+}
+
+static void sandbox_gone(struct audit *a, uint32_t id)
+{
+	struct box *b = find(a, id);
+
+	if (b == NULL || b->gone)
+		return;
+	b->gone = true;
+	b->gone_ms = loop_now_ms(a->loop);
+	if (b->link == NULL)
+		box_over(a, b);
+	else
+		ipc_pause(b->link, false); /* its end is what is waited for */
+}
+
+/* --- time ---------------------------------------------------------------------------------------------------------- */
+
+static void checkpoint(struct audit *a, uint64_t now, bool last)
+{
+	struct err err = ERR_INIT;
+
+	if (a->log.unsynced > 0 && (last || now - a->checkpoint_ms >= CHECKPOINT_MS))
+		add_checkpoint(a);
+	if (a->anchor_due && (last || now - a->anchor_ms >= ANCHOR_MS)) {
+		flush(a);
+		if (buf_len(&a->log.pending) > 0)
+			return; /* cannot be written now */
+		if (logfile_anchor(&a->log, &err) < 0) {
+			set_state(a, false, err.text);
 			return;
 		}
-		b->next = a.boxes;
-		a.boxes = b;
+		a->anchor_due = false;
+		a->anchor_ms = now;
 	}
-	b->generation = s->generation;
-	memcpy(b->name, s->name, sizeof(b->name));
-	b->name[sizeof(b->name) - 1] = 0;
-	ipc_send(a.sup, MSG_SANDBOX_OK, s->generation, 0, &ref, sizeof(ref), NULL, 0);
 }
 
-/* Every live sandbox is known by now: other in-flight files are what a crash left. */
-static void sync_leftovers(void)
+static void look_at_file(struct audit *a)
 {
-	int fd = openat(a.dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-	struct dirent *e;
+	struct log_found found;
+	struct err err = ERR_INIT;
+	struct logfile fresh;
 
-	while (d != NULL && (e = readdir(d)) != NULL) {
-		struct box b = { .fd = -1 };
-
-		if (sscanf(e->d_name, "inflight.%u", &b.id) != 1 || find(b.id) != NULL)
-			continue;
-		snprintf(b.name, sizeof(b.name), "unknown");
-		if (map_slots(&b, e->d_name)) {
-			close_open_slots(&b);
-			flush_batch();
-		}
-		unmap_slots(&b);
-		free(b.clear);
-		if (!a.failing)
-			unlinkat(a.dir_fd, e->d_name, 0);
+	if (!logfile_lost(&a->log) || buf_len(&a->log.pending) > 0)
+		return;
+	if (logfile_open(&fresh, a->dir_fd, a->chain, &found, &err) < 0) {
+		set_state(a, false, err.text);
+		return;
 	}
-	if (d != NULL)
-		closedir(d);
-}
-
-/* --- start and end ------------------------------------------------------------------------------------------------- */
-
-/* The end of the log gives chain, sequence and the ids that may come again. A torn last line is taken off. */
-static bool read_tail(void)
-{
-	struct buf b = { 0 };
-	off_t from = a.size > TAIL_BYTES ? (off_t)(a.size - TAIL_BYTES) : 0;
-	const char *p, *end, *nl;
-	bool first = true;
-	ssize_t n;
-
-	memset(a.prev, '0', CHAIN_HEX);
-	if (a.size == 0) {
-		a.sequence = 0;
-		return true;
-	}
-	while ((n = pread(a.log_fd, buf_room(&b, 65536), 65536, from + (off_t)buf_len(&b))) > 0)
-		buf_commit(&b, (size_t)n);
-	p = (const char *)buf_data(&b);
-	end = p + buf_len(&b);
-	if (end > p && end[-1] != '\n') {
-		const char *last = memrchr(p, '\n', (size_t)(end - p));
-		uint64_t keep = last != NULL ? (uint64_t)from + (uint64_t)(last - p) + 1 : 0;
-
-		log_error("the last record was torn by a crash and is taken off");
-		if (ftruncate(a.log_fd, (off_t)keep) != 0)
-			return false;
-		a.size = keep;
-		end = last != NULL ? last + 1 : p;
-	}
-	while (p < end && (nl = memchr(p, '\n', (size_t)(end - p))) != NULL) {
-		struct str line = str_mk(p, (size_t)(nl - p));
-		ptrdiff_t at;
-
-		p = nl + 1;
-		if (first && from > 0) { /* begins in the middle */
-			first = false;
-			continue;
-		}
-		first = false;
-		if (!chain_hash_of(line, a.prev))
-			continue;
-		at = str_find(line, STR("\"sequence\":"));
-		if (at >= 0)
-			a.sequence = strtoull(line.p + at + 11, NULL, 10);
-		at = str_find(line, STR("\"metadata\":{"));
-		if (at >= 0 && a.seen_n < SEEN_MAX) {
-			struct str rest = str_mk(line.p + at, line.n - (size_t)at), kind = STR("request");
-			ptrdiff_t u = str_find(rest, STR("\"uid\":\"")), k = str_find(line, STR("\"kind\":\""));
-			const char *q;
-
-			if (u >= 0 && k >= 0) {
-				struct str id = str_mk(rest.p + u + 7, rest.n - (size_t)u - 7);
-
-				q = memchr(id.p, '"', id.n);
-				id.n = q ? (size_t)(q - id.p) : 0;
-				kind = str_mk(line.p + k + 8, line.n - (size_t)k - 8);
-				q = memchr(kind.p, '"', kind.n);
-				kind.n = q ? (size_t)(q - kind.p) : 0;
-				a.seen[a.seen_n++] = seen_key(kind, id);
-			}
-		}
-	}
-	buf_fini(&b);
-	return true;
+	/* the chain goes on where it was, whatever stands in that file */
+	fresh.sequence = a->log.sequence;
+	memcpy(fresh.prev, a->log.prev, CHAIN_HEX);
+	fresh.unsynced = a->log.unsynced;
+	logfile_close(&a->log);
+	a->log = fresh;
+	log_error("%s was moved or removed from outside; a new one is begun", CHAIN_FILE);
+	add_own(a, "finding", "log_moved", "the file of records was moved or removed while the gateway ran");
 }
 
 static void on_tick(struct timer *t)
 {
-	(void)t;
-	if (a.checkpoint_open && !a.failing && loop_now_ms(a.loop) - a.checkpoint_ms > CHECKPOINT_MS) {
-		a.checkpoint_ms = loop_now_ms(a.loop);
-		a.checkpoint_open = false;
-		a.since_checkpoint = 0;
-		note("checkpoint", "checkpoint");
+	struct audit *a = (struct audit *)((char *)t - offsetof(struct audit, tick));
+	uint64_t now = loop_now_ms(a->loop);
+	struct box *next;
+
+	for (struct box *b = a->boxes; b != NULL; b = next) {
+		next = b->next;
+		folds_flush(b->folds, now, false, add_folded, b);
+		if (b->left_due_ms != 0 && now >= b->left_due_ms)
+			resolve_of(a, b, b);
+		if (b->gone && b->link != NULL && now - b->gone_ms >= GONE_MS)
+			unlink_worker(a, b);
 	}
-	timer_start(a.loop, &a.tick, 5000, on_tick);
+	look_at_file(a);
+	flush(a); /* also when nothing is pending: is there space again? */
+	checkpoint(a, now, false);
+	if (!a->ending)
+		timer_start(a->loop, &a->tick, TICK_MS, on_tick);
 }
 
-static void start(struct ipc_msg *m)
-{
-	char hex[CHAIN_HEX + 1];
-	struct buf warm = { 0 };
+/* --- the end ------------------------------------------------------------------------------------------------------- */
 
-	if (m->fd_n != 2 || pread(m->fds[1], a.key, sizeof(a.key), 0) != (ssize_t)sizeof(a.key)) {
-		log_error("audit/chain.key is not 32 octets long");
+static void finish(struct audit *a)
+{
+	struct box *next;
+
+	flush(a);
+	for (struct box *b = a->boxes; b != NULL; b = next) {
+		next = b->next;
+		if (b->link != NULL) {
+			struct ipc *c = b->link;
+
+			b->link = NULL;
+			ipc_free(c);
+			slots_over(a, b);
+		}
+		box_over(a, b);
+	}
+	for (struct left *l = a->left; l != NULL; l = l->next)
+		resolve(a, l, NULL);
+	flush(a);
+	checkpoint(a, loop_now_ms(a->loop), true);
+	flush(a);
+	if (buf_len(&a->log.pending) > 0)
+		log_error("the gateway ends with records that could not be written: %s", a->reason);
+	logfile_close(&a->log);
+	loop_stop(a->loop);
+}
+
+static void finish_if_over(struct audit *a)
+{
+	for (struct box *b = a->boxes; b != NULL; b = b->next)
+		if (b->link != NULL && loop_now_ms(a->loop) - a->ending_ms < GONE_MS)
+			return;
+	timer_stop(&a->tick);
+	finish(a);
+}
+
+static void on_ending(struct timer *t)
+{
+	struct audit *a = (struct audit *)((char *)t - offsetof(struct audit, tick));
+
+	timer_start(a->loop, &a->tick, 50, on_ending);
+	finish_if_over(a);
+}
+
+/* The gateway stops, or the supervisor is lost: the workers end, and what they leave is recorded. Audit is the last. */
+static void begin_end(struct audit *a)
+{
+	if (a->ending)
+		return;
+	a->ending = true;
+	a->ending_ms = loop_now_ms(a->loop);
+	timer_stop(&a->tick);
+	timer_start(a->loop, &a->tick, 0, on_ending);
+}
+
+/* --- start --------------------------------------------------------------------------------------------------------- */
+
+static void remember_line(void *arg, struct str line)
+{
+	static const char uid_key[] = ",\"uid\":\"", request_key[] = "\"http_request\":{\"uid\":\"";
+	struct audit *a = arg;
+	ptrdiff_t at = str_find(line, str_of(uid_key));
+	uint64_t h = 0;
+	const char *end;
+
+	if (at < 0 || line.n - (size_t)at < sizeof(uid_key) - 1 + 16)
+		return;
+	for (int i = 0; i < 16; i++) {
+		char c = line.p[(size_t)at + sizeof(uid_key) - 1 + (size_t)i];
+
+		h = h << 4 | (uint64_t)(c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 0);
+	}
+	idset_add_hash(&a->seen, h);
+	at = str_find(line, str_of(request_key));
+	if (at < 0)
+		return;
+	line = str_mk(line.p + at + sizeof(request_key) - 1, line.n - (size_t)at - (sizeof(request_key) - 1));
+	end = memchr(line.p, '"', line.n);
+	if (end != NULL && end > line.p)
+		idset_add(&a->recorded, str_mk(line.p, (size_t)(end - line.p)));
+}
+
+/* After the doors are shut: the log's text came from sandboxes. */
+static void open_log(struct audit *a)
+{
+	struct log_found found;
+	struct err err = ERR_INIT;
+	char text[200];
+
+	if (logfile_open(&a->log, a->dir_fd, a->chain, &found, &err) < 0) {
+		log_error("%s", err.text);
 		_exit(1);
 	}
-	a.dir_fd = m->fds[0];
+	logfile_tail(a->dir_fd, remember_line, a);
+	a->left = left_scan(a->dir_fd, &err);
+	a->ok = true;
+	if (found.damaged)
+		add_own(a, "finding", "log_damaged", "the last record of the log could not be verified; the file was put aside unchanged");
+	if (found.missing > 0) {
+		snprintf(text, sizeof(text), "the log ends %llu records before its last checkpoint", (unsigned long long)found.missing);
+		add_own(a, "finding", "log_truncated", text);
+		log_error("%s", text);
+	}
+	if (found.anchor_missing)
+		add_own(a, "finding", "checkpoint_missing", "there are records, but the checkpoint file is missing or not valid");
+	if (found.cut > 0) {
+		snprintf(text, sizeof(text), "%llu octets of an unfinished record were cut off", (unsigned long long)found.cut);
+		add_own(a, "lifecycle", "", text);
+	}
+	a->checkpoint_ms = a->anchor_ms = loop_now_ms(a->loop);
+	flush(a);
+	a->anchor_due = true; /* from the first moment on there is one */
+	checkpoint(a, a->anchor_ms + ANCHOR_MS, false);
+	a->anchor_ms = loop_now_ms(a->loop);
+	timer_start(a->loop, &a->tick, TICK_MS, on_tick);
+}
+
+static void start(struct audit *a, struct ipc *c, struct ipc_msg *m)
+{
+	struct err err = ERR_INIT;
+	uint8_t seed[16];
+
+	if (a->chain != NULL)
+		return;
+	a->chain = m->fd_n == 2 ? chain_load(m->fds[1], &err) : NULL;
+	if (a->chain == NULL) {
+		log_error("%s", err.text[0] ? err.text : "the directory of the records and the chain key were not handed over");
+		_exit(1);
+	}
+	a->dir_fd = m->fds[0];
 	m->fds[0] = -1;
-	/* whatever the digest loads lazily */
-	memset(hex, '0', CHAIN_HEX);
-	chain_close(&warm, a.key, hex);
-	buf_fini(&warm);
-	role_ready(a.sup, ROLE_AUDIT, a.dir_fd);
-	if (!open_log() || !read_tail()) {
-		log_error("audit/" LOG_NAME " cannot be opened: %s", strerror(errno));
-		_exit(1);
-	}
-	a.checkpoint_ms = loop_now_ms(a.loop);
-	note("lifecycle", "audit started");
-	timer_start(a.loop, &a.tick, 5000, on_tick);
-}
-
-static void shut_down(void)
-{
-	while (a.boxes != NULL) {
-		struct box *b = a.boxes;
-
-		if (b->worker != NULL)
-			ipc_pump(b->worker);
-		if (a.boxes == b)
-			finalize(b);
-	}
-	if (a.secrets != NULL)
-		ipc_pump(a.secrets);
-	note("checkpoint", "audit ended");
-	flush_batch();
-	if (a.log_fd >= 0)
-		fsync(a.log_fd);
-	_exit(0);
+	/* also warms the digest. The seed is the same in each life: uids are compared with those in the log */
+	chain_seed(a->chain, seed);
+	hash_seed(seed);
+	explicit_bzero(seed, sizeof(seed));
+	role_ready(c, ROLE_AUDIT, a->dir_fd);
+	open_log(a);
 }
 
 static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 {
+	struct audit *a = ipc_arg(c);
 	struct ipc_msg *m = (struct ipc_msg *)(uintptr_t)cm;
 
-	(void)c;
-	if (m == NULL)
-		shut_down(); /* loss of the supervisor: open slots are closed, and we are last */
+	if (m == NULL) {
+		a->sup = NULL;
+		ipc_free(c);
+		if (a->chain == NULL)
+			_exit(0);
+		begin_end(a);
+		return;
+	}
+	if (m->type != MSG_START && a->chain == NULL)
+		return;
 	switch (m->type) {
 	case MSG_START:
-		start(m);
+		start(a, c, m);
 		break;
 	case MSG_SANDBOX:
-		take_sandbox(m);
+		take_sandbox(a, c, m);
 		break;
 	case MSG_PEER:
-		take_peer(m);
+		take_peer(a, m);
+		break;
+	case MSG_SANDBOX_GONE:
+		sandbox_gone(a, ((const struct msg_sandbox_ref *)(const void *)m->data)->sandbox);
 		break;
 	case MSG_SYNC:
-		sync_leftovers();
+		for (struct left *l = a->left; l != NULL; l = l->next)
+			if (!l->expected)
+				resolve(a, l, NULL);
 		break;
 	case MSG_LIFECYCLE:
-		append(STR_NONE, m->data, m->len, true, false);
+		add(a, ORIGIN_SUPERVISOR, "", false, hash_bytes(m->data, m->len), m->data, m->len);
 		break;
-	case MSG_SANDBOX_GONE: {
-		struct box *b = find(((const struct msg_sandbox_ref *)(const void *)m->data)->sandbox);
-
-		if (b == NULL)
-			break;
-		b->gone = true;
-		if (b->worker == NULL)
-			finalize(b);
-		else
-			timer_start(a.loop, &b->gone_timer, GONE_MS, on_gone_late);
-		break;
-	}
 	case MSG_SHUTDOWN:
-		shut_down();
+		begin_end(a);
 		break;
 	default:
 		break;
@@ -673,15 +832,16 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 
 int audit_main(int link_fd)
 {
-	uint8_t seed[16];
+	struct audit *a = &the_audit;
 
 	log_title("audit");
 	signal(SIGPIPE, SIG_IGN);
-	random_fill(seed, sizeof(seed));
-	hash_seed(seed);
-	a.dir_fd = a.log_fd = -1;
-	a.loop = loop_new();
-	a.sup = ipc_new(a.loop, link_fd, ROLE_AUDIT, ROLE_SUPERVISOR, on_supervisor, NULL);
-	loop_run(a.loop);
+	a->dir_fd = -1;
+	a->loop = loop_new();
+	a->sup = ipc_new(a->loop, link_fd, ROLE_AUDIT, ROLE_SUPERVISOR, on_supervisor, a);
+	loop_run(a->loop);
+	chain_free(a->chain);
+	idset_fini(&a->seen);
+	idset_fini(&a->recorded);
 	return 0;
 }

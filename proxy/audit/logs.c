@@ -1,348 +1,300 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `sallyport logs` and `sallyport logs verify`: read the record, from outside the gateway. */
+/* `sallyport logs`: the records for people, or as they are; `logs verify`. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
+#include "../../common/sys/statedir.h"
 #include "../roles.h"
-#include "chain.h"
+#include "reader.h"
+
+#define FOLLOW_MS 200
 
 static int usage(FILE *f)
 {
-	fprintf(f, "usage: sallyport logs [-f] [--sandbox NAME] [--denied] [--since TIME] [--host HOST] [--json] [--state DIR]\n       sallyport logs verify [DIR]\n");
-	return 2;
+	fprintf(f, "usage: sallyport logs [-f] [--sandbox N] [--denied] [--since 10m] [--host H] [--json] [--state DIR]\n"
+	           "       sallyport logs verify [DIR]\n");
+	return f == stdout ? 0 : 2;
 }
 
-static bool state_dir(char out[4096], const char *arg)
+static int number_cmp(const void *x, const void *y)
 {
-	const char *env = getenv("SALLYPORT_STATE"), *x = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
 
-	if (arg == NULL && env != NULL && env[0])
-		arg = env;
-	if (arg != NULL)
-		snprintf(out, 4096, "%s", arg);
-	else if (geteuid() == 0)
-		snprintf(out, 4096, "/var/lib/sallyport");
-	else if (x != NULL && x[0] == '/')
-		snprintf(out, 4096, "%s/sallyport", x);
-	else if (home != NULL && home[0] == '/')
-		snprintf(out, 4096, "%s/.local/state/sallyport", home);
+	return a < b ? -1 : a > b;
+}
+
+uint32_t *reader_rotated(int dir_fd, size_t *n)
+{
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *e;
+	uint32_t *list = NULL;
+	size_t cap = 0;
+
+	*n = 0;
+	if (d == NULL) {
+		if (fd >= 0)
+			close(fd);
+		return NULL;
+	}
+	while ((e = readdir(d)) != NULL && *n < READER_FILES_MAX) {
+		uint32_t k = chain_rotated_number(e->d_name);
+
+		if (k == 0)
+			continue;
+		if (*n == cap) {
+			cap = cap ? cap * 2 : 16;
+			list = must_realloc(list, cap * sizeof(*list));
+		}
+		list[(*n)++] = k;
+	}
+	closedir(d);
+	if (*n > 0)
+		qsort(list, *n, sizeof(*list), number_cmp);
+	return list;
+}
+
+int reader_open_dir(const char *state, struct err *err)
+{
+	char path[4200];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", state, CHAIN_FILE);
+	if (stat(path, &st) == 0)
+		snprintf(path, sizeof(path), "%s", state);
 	else
+		snprintf(path, sizeof(path), "%s/audit", state);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0) {
+		if (errno == ENOENT)
+			return err_set(err, ENOENT, "there are no records in %s", path);
+		return err_errno(err, "cannot open %s", path);
+	}
+	return fd;
+}
+
+/* "10m", "2h30m", "45s", "7d". False: something else. */
+static bool parse_duration(const char *s, uint64_t *ms)
+{
+	uint64_t total = 0;
+
+	if (*s == 0)
 		return false;
+	while (*s) {
+		uint64_t v = 0, unit;
+		int digits = 0;
+
+		for (; *s >= '0' && *s <= '9' && digits < 9; s++, digits++)
+			v = v * 10 + (uint64_t)(*s - '0');
+		unit = *s == 's' ? 1000 : *s == 'm' ? 60000 : *s == 'h' ? 3600000 : *s == 'd' ? 86400000 : 0;
+		if (digits == 0 || unit == 0)
+			return false;
+		s++;
+		total += v * unit;
+	}
+	*ms = total;
 	return true;
 }
 
-static int only_logs(const struct dirent *e)
-{
-	size_t n = strlen(e->d_name);
+struct follower { /* one file, read line by line as it grows */
+	int fd;
+	ino_t ino;
+	struct buf rest;
+};
 
-	return strncmp(e->d_name, "audit", 5) == 0 && n > 6 && strcmp(e->d_name + n - 6, ".jsonl") == 0;
+/* Reads what is there now. False: standard output is gone. */
+static bool drain(struct follower *r, const struct view_filter *f)
+{
+	struct buf out = { 0 };
+	bool ok = true;
+	ssize_t n;
+
+	while (ok && (n = read(r->fd, buf_room(&r->rest, 65536), 65536)) > 0) {
+		const uint8_t *nl;
+		size_t at = 0, have;
+
+		buf_commit(&r->rest, (size_t)n);
+		have = buf_len(&r->rest);
+		while ((nl = memchr(buf_data(&r->rest) + at, '\n', have - at)) != NULL) {
+			size_t len = (size_t)(nl - buf_data(&r->rest)) - at;
+
+			if (len > 0 && !view_line(str_mk(buf_data(&r->rest) + at, len), f, &out))
+				fprintf(stderr, "sallyport: a line that is not a record is left out (see `sallyport logs verify`)\n");
+			at += len + 1;
+		}
+		buf_drop(&r->rest, at);
+		if (buf_len(&out) > 0 && fwrite(buf_data(&out), 1, buf_len(&out), stdout) != buf_len(&out))
+			ok = false;
+		buf_clear(&out);
+	}
+	if (fflush(stdout) != 0)
+		ok = false;
+	buf_fini(&out);
+	return ok;
 }
 
-/* Rotated ones first (audit-N), the current one (audit.jsonl) last: '-' sorts before '.'. */
-static int list_files(const char *dir, struct dirent ***out) { return scandir(dir, out, only_logs, alphasort); }
-
-/* --- verify -------------------------------------------------------------------------------------------------------- */
-
-static int cmd_verify(const char *dir)
+static bool open_follower(struct follower *r, int dir_fd, const char *name)
 {
-	char path[4400], prev[CHAIN_HEX + 1];
-	uint8_t key[CHAIN_KEY_LEN];
-	struct dirent **files = NULL;
-	size_t lines = 0, since_checkpoint = 0, checkpoints = 0, cap = 0;
-	char *line = NULL;
-	int n, ret = 0, fd;
-	FILE *f;
+	struct stat st;
 
-	snprintf(path, sizeof(path), "%s/chain.key", dir);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, key, sizeof(key)) != (ssize_t)sizeof(key)) {
-		fprintf(stderr, "sallyport: cannot read the chain key %s: %s\n", path, fd < 0 ? strerror(errno) : "too short");
-		return 1;
-	}
-	close(fd);
-	n = list_files(dir, &files);
-	if (n <= 0) {
-		fprintf(stderr, "sallyport: there are no records in %s\n", dir);
-		return 1;
-	}
-	memset(prev, '0', CHAIN_HEX);
-	prev[CHAIN_HEX] = 0;
-	for (int i = 0; i < n; i++) {
-		size_t no = 0;
-		ssize_t k;
+	*r = (struct follower){ .fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) };
+	if (r->fd < 0)
+		return false;
+	if (fstat(r->fd, &st) == 0)
+		r->ino = st.st_ino;
+	return true;
+}
 
-		snprintf(path, sizeof(path), "%s/%s", dir, files[i]->d_name);
-		free(files[i]);
-		if (ret != 0)
+static void close_follower(struct follower *r)
+{
+	if (r->fd >= 0)
+		close(r->fd);
+	r->fd = -1;
+	buf_fini(&r->rest);
+}
+
+static void nap(void)
+{
+	struct timespec ts = { 0, FOLLOW_MS * 1000000L };
+
+	nanosleep(&ts, NULL);
+}
+
+static int follow(int dir_fd, struct follower *r, const struct view_filter *f)
+{
+	for (;;) {
+		struct stat st;
+
+		if (r->fd < 0 && !open_follower(r, dir_fd, CHAIN_FILE)) {
+			nap();
 			continue;
-		f = fopen(path, "re");
-		if (f == NULL) {
-			fprintf(stderr, "sallyport: cannot open %s: %s\n", path, strerror(errno));
+		}
+		if (!drain(r, f))
+			return 1;
+		/* rotated: the old one is read to its end, then the new one */
+		if (fstatat(dir_fd, CHAIN_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino != r->ino) {
+			if (!drain(r, f))
+				return 1;
+			close_follower(r);
+			continue;
+		}
+		nap();
+	}
+}
+
+static int show(int dir_fd, const struct view_filter *f, bool following)
+{
+	struct follower r = { .fd = -1 };
+	size_t n;
+	uint32_t *rotated = reader_rotated(dir_fd, &n);
+	char name[40];
+	int ret = 0;
+
+	for (size_t i = 0; i < n && ret == 0; i++) {
+		snprintf(name, sizeof(name), "audit-%u.jsonl", rotated[i]);
+		if (open_follower(&r, dir_fd, name) && !drain(&r, f))
 			ret = 1;
-			continue;
-		}
-		while (ret == 0 && (k = getline(&line, &cap, f)) > 0) {
-			enum chain_verdict v;
-
-			no++;
-			if (line[k - 1] != '\n') {
-				fprintf(stderr, "%s:%zu: the last record is cut off\n", path, no);
-				ret = 1;
-				break;
-			}
-			v = chain_check(str_mk(line, (size_t)k - 1), key, prev);
-			if (v != CHAIN_OK) {
-				fprintf(stderr, "%s:%zu: %s\n", path, no,
-					v == CHAIN_BAD_FORM ? "this line is not a chained record" : v == CHAIN_BAD_PREV ? "records before this one were removed, added or moved" : "this record was changed");
-				ret = 1;
-				break;
-			}
-			lines++;
-			since_checkpoint++;
-			if (strstr(line, "\"kind\":\"checkpoint\"") != NULL) {
-				checkpoints++;
-				since_checkpoint = 0;
-			}
-		}
-		fclose(f);
+		close_follower(&r);
 	}
-	free(files);
-	free(line);
-	if (ret == 0)
-		printf("ok: %zu records, %zu checkpoints; the %zu behind the last checkpoint could be cut off without being missed\n", lines, checkpoints, since_checkpoint);
+	free(rotated);
+	if (ret == 0 && open_follower(&r, dir_fd, CHAIN_FILE) && !drain(&r, f))
+		ret = 1;
+	if (ret == 0 && following)
+		ret = follow(dir_fd, &r, f);
+	close_follower(&r);
 	return ret;
 }
 
-/* --- reading ------------------------------------------------------------------------------------------------------- */
-
-struct want {
-	const char *sandbox, *host;
-	bool denied, json, follow;
-	uint64_t since_ms;
-};
-
-static const char *get(json_t *o, const char *a, const char *b, const char *c)
+static int run_verify(const char *state, struct err *err)
 {
-	const char *s;
+	int dir_fd = reader_open_dir(state, err), ret = 1;
 
-	o = json_object_get(o, a);
-	if (b != NULL)
-		o = json_object_get(o, b);
-	if (c != NULL)
-		o = json_object_get(o, c);
-	s = json_string_value(o);
-	return s ? s : "";
-}
-
-/* Records are one line of escaped text, but a terminal obeys what is decoded: controls are shown as '?'. */
-static void show(const char *s)
-{
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-
-		if (c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)s[1] < 0xa0))
-			putchar('?');
-		else
-			putchar(c);
+	if (dir_fd >= 0) {
+		ret = verify_log(dir_fd, err);
+		close(dir_fd);
 	}
-}
-
-static void print_line(const char *text, const struct want *w)
-{
-	json_t *o = json_loads(text, 0, NULL), *own, *secrets, *e;
-	json_int_t time;
-	const char *kind, *decision, *sandbox, *host;
-	char stamp[64];
-	time_t t;
-	struct tm tm;
-	size_t i;
-
-	if (o == NULL)
-		return;
-	own = json_object_get(json_object_get(o, "unmapped"), "sallyport");
-	kind = get(own, "kind", NULL, NULL);
-	decision = get(own, "decision", NULL, NULL);
-	sandbox = get(o, "src_endpoint", "name", NULL);
-	host = get(o, "dst_endpoint", "hostname", NULL);
-	time = json_integer_value(json_object_get(o, "time"));
-	if ((w->sandbox != NULL && strcmp(sandbox, w->sandbox) != 0) || (w->host != NULL && strcmp(host, w->host) != 0) || (w->denied && strcmp(decision, "deny") != 0) || (uint64_t)time < w->since_ms)
-		goto out;
-	if (w->json) {
-		fputs(text, stdout);
-		goto out;
-	}
-	t = (time_t)(time / 1000);
-	gmtime_r(&t, &tm);
-	strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
-	printf("%s.%03dZ ", stamp, (int)(time % 1000));
-	show(sandbox);
-	printf(" %s", decision[0] ? decision : kind);
-	if (strcmp(kind, "request") == 0) {
-		json_t *code = json_object_get(json_object_get(o, "http_response"), "code");
-
-		putchar(' ');
-		show(get(o, "http_request", "http_method", NULL)[0] ? get(o, "http_request", "http_method", NULL) : "-");
-		putchar(' ');
-		if (host[0]) {
-			show(get(json_object_get(o, "http_request"), "url", "scheme", NULL));
-			fputs("://", stdout);
-			show(host);
-			show(get(json_object_get(o, "http_request"), "url", "path", NULL));
-		} else {
-			putchar('-');
-		}
-		if (code != NULL)
-			printf(" %d", (int)json_integer_value(code));
-	} else {
-		printf(" %s", decision[0] ? kind : "");
-		if (host[0]) {
-			putchar(' ');
-			show(host);
-		}
-	}
-	if (get(own, "code", NULL, NULL)[0]) {
-		putchar(' ');
-		show(get(own, "code", NULL, NULL));
-	}
-	if (get(own, "reason", NULL, NULL)[0]) {
-		fputs(" (", stdout);
-		show(get(own, "reason", NULL, NULL));
-		putchar(')');
-	}
-	if (get(o, "firewall_rule", "uid", NULL)[0]) {
-		fputs(" rule=\"", stdout);
-		show(get(o, "firewall_rule", "uid", NULL));
-		putchar('"');
-	}
-	if (get(own, "source", NULL, NULL)[0]) {
-		fputs(" at ", stdout);
-		show(get(own, "source", NULL, NULL));
-	}
-	secrets = json_object_get(own, "secrets");
-	json_array_foreach(secrets, i, e) {
-		fputs(i ? "," : " secrets=", stdout);
-		show(json_string_value(e) ? json_string_value(e) : "");
-	}
-	if (get(o, "message", NULL, NULL)[0]) {
-		fputs(": ", stdout);
-		show(get(o, "message", NULL, NULL));
-	}
-	putchar('\n');
-out:
-	json_decref(o);
-}
-
-static bool parse_since(const char *s, uint64_t *ms)
-{
-	char *end;
-	unsigned long long v = strtoull(s, &end, 10);
-	uint64_t unit = *end == 's' ? 1000 : *end == 'm' ? 60000 : *end == 'h' ? 3600000 : *end == 'd' ? 86400000 : 0;
-
-	if (end == s || unit == 0 || end[1] != 0)
-		return false;
-	*ms = clock_wall_ms() - v * unit;
-	return true;
-}
-
-static int cmd_read(const char *dir, const struct want *w)
-{
-	struct dirent **files = NULL;
-	char path[4400], *line = NULL;
-	size_t cap = 0;
-	int n = list_files(dir, &files);
-	FILE *f = NULL;
-
-	if (n <= 0) {
-		fprintf(stderr, "sallyport: there are no records in %s%s%s\n", dir, n < 0 ? ": " : "", n < 0 ? strerror(errno) : "");
-		return 1;
-	}
-	for (int i = 0; i < n; i++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, files[i]->d_name);
-		free(files[i]);
-		if (f != NULL)
-			fclose(f);
-		f = fopen(path, "re");
-		if (f == NULL) {
-			fprintf(stderr, "sallyport: cannot open %s: %s\n", path, strerror(errno));
-			continue;
-		}
-		while (getline(&line, &cap, f) > 0)
-			print_line(line, w);
-	}
-	free(files);
-	while (w->follow && f != NULL && fflush(stdout) == 0) {
-		struct timespec ts = { 0, 200000000 };
-
-		nanosleep(&ts, NULL);
-		clearerr(f);
-		while (getline(&line, &cap, f) > 0)
-			print_line(line, w);
-	}
-	if (f != NULL)
-		fclose(f);
-	free(line);
-	return 0;
+	fflush(stdout);
+	if (err->text[0] != 0)
+		fprintf(stderr, "sallyport: %s\n", err->text);
+	return ret;
 }
 
 int logs_main(int argc, char **argv)
 {
-	static const struct option options[] = { { "sandbox", 1, NULL, 'n' }, { "denied", 0, NULL, 'd' }, { "since", 1, NULL, 's' }, { "host", 1, NULL, 'h' },
-		{ "json", 0, NULL, 'j' }, { "state", 1, NULL, 'S' }, { "help", 0, NULL, '?' + 128 }, { NULL, 0, NULL, 0 } };
-	struct want w = { 0 };
+	static const struct option options[] = { { "follow", 0, NULL, 'f' }, { "sandbox", 1, NULL, 'n' }, { "denied", 0, NULL, 'd' }, { "since", 1, NULL, 't' }, { "host", 1, NULL, 'o' },
+		{ "json", 0, NULL, 'j' }, { "state", 1, NULL, 's' }, { "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 } };
+	struct view_filter f = { 0 };
 	const char *state = NULL;
-	char dir[4096], audit[4200];
-	int o;
+	bool following = false, verify = false;
+	struct err err = ERR_INIT;
+	char dir[4096];
+	uint64_t ms;
+	int o, dir_fd, ret;
 
-	while ((o = getopt_long(argc, argv, "f", options, NULL)) != -1) {
+	while ((o = getopt_long(argc, argv, "fh", options, NULL)) != -1) {
 		switch (o) {
 		case 'f':
-			w.follow = true;
+			following = true;
 			break;
 		case 'n':
-			w.sandbox = optarg;
+			f.sandbox = optarg;
 			break;
 		case 'd':
-			w.denied = true;
+			f.denied = true;
 			break;
-		case 's':
-			if (!parse_since(optarg, &w.since_ms)) {
-				fprintf(stderr, "sallyport: --since takes a time such as 90s, 10m, 2h, 1d\n");
+		case 't':
+			if (!parse_duration(optarg, &ms)) {
+				fprintf(stderr, "sallyport: --since wants a length of time such as 10m, 2h30m or 7d\n");
 				return 2;
 			}
+			f.since_ms = clock_wall_ms() > ms ? clock_wall_ms() - ms : 1;
 			break;
-		case 'h':
-			w.host = optarg;
+		case 'o':
+			f.host = optarg;
 			break;
 		case 'j':
-			w.json = true;
+			f.json = true;
 			break;
-		case 'S':
+		case 's':
 			state = optarg;
 			break;
-		case '?' + 128:
-			usage(stdout);
-			return 0;
+		case 'h':
+			return usage(stdout);
 		default:
 			return usage(stderr);
 		}
 	}
-	if (!state_dir(dir, state)) {
-		fprintf(stderr, "sallyport: neither --state, SALLYPORT_STATE, XDG_STATE_HOME nor HOME says where the state directory is\n");
-		return 2;
+	if (optind < argc && strcmp(argv[optind], "verify") == 0) {
+		verify = true;
+		optind++;
+		if (optind < argc)
+			state = argv[optind++];
 	}
-	snprintf(audit, sizeof(audit), "%s/audit", dir);
-	if (optind < argc && strcmp(argv[optind], "verify") == 0)
-		return argc - optind > 2 ? usage(stderr) : cmd_verify(argc - optind == 2 ? argv[optind + 1] : audit);
-	if (optind < argc)
+	if (optind != argc)
 		return usage(stderr);
-	return cmd_read(audit, &w);
+	if (state_dir(dir, state, &err) < 0) {
+		fprintf(stderr, "sallyport: %s\n", err.text);
+		return 1;
+	}
+	if (verify)
+		return run_verify(dir, &err);
+	dir_fd = reader_open_dir(dir, &err);
+	if (dir_fd < 0) {
+		fprintf(stderr, "sallyport: %s\n", err.text);
+		return 1;
+	}
+	ret = show(dir_fd, &f, following);
+	close(dir_fd);
+	return ret;
 }

@@ -188,7 +188,7 @@ static int open_audit(struct startup *s, uid_t audit_uid, struct err *err)
 
 static int pack_trust(struct startup *s, struct err *err)
 {
-	char *argv[] = { (char *)"sallyport-ca", (char *)"pack-trust", NULL };
+	char *argv[] = { (char *)"sallyport-ca", (char *)"pack-trust", (char *)"--state", s->state_dir, NULL }; /* our own CA never vouches for an upstream */
 	const char *file = s->trust_file != NULL ? s->trust_file : "/etc/ssl/certs/ca-certificates.crt";
 	int in = open(file, O_RDONLY | O_CLOEXEC), out;
 	struct stat st;

@@ -72,6 +72,7 @@ void reporter_link(struct reporter *r, struct ipc *link)
 static void take_slots(struct reporter *r, const struct ipc_msg *m)
 {
 	const struct msg_inflight *f = (const void *)m->data;
+	const struct msg_record taken = { .number = 0, .slot = INFLIGHT_NO_SLOT };
 	struct inflight_slot *s;
 
 	if (m->fd_n != 1 || f->slots != INFLIGHT_SLOTS || f->slot_size != INFLIGHT_SLOT_SIZE)
@@ -94,6 +95,9 @@ static void take_slots(struct reporter *r, const struct ipc_msg *m)
 	}
 	r->slots = s;
 	r->audit_ok = true;
+	/* an empty record: the open slots are in this file now, what an earlier one holds besides is nobody's */
+	if (r->link != NULL)
+		ipc_send(r->link, MSG_RECORD, r->w->generation, 0, &taken, sizeof(taken), NULL, 0);
 	send_pending(r);
 }
 

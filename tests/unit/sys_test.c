@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links between roles, the loop, addresses, the chain of records, leaves. */
+/* Links between roles, the loop, addresses. */
 #include <errno.h>
-#include <openssl/x509v3.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "ca/x509.h"
 #include "common/base/ip.h"
 #include "common/sys/ipc.h"
-#include "proxy/audit/chain.h"
-#include "proxy/audit/format.h"
 
 static unsigned got, died;
 static uint16_t last_type;
@@ -118,106 +113,9 @@ static void addresses(void **state)
 	assert_false(ip_parse(STR("0177.0.0.1"), &ip) || ip_parse(STR("127.1"), &ip) || ip_parse(STR("fe80::1%eth0"), &ip));
 }
 
-static void chain_finds_changes(void **state)
-{
-	uint8_t key[CHAIN_KEY_LEN] = { 1 }, other[CHAIN_KEY_LEN] = { 2 };
-	struct buf a = { 0 }, b = { 0 };
-	char prev[CHAIN_HEX + 1], check[CHAIN_HEX + 1];
-
-	(void)state;
-	memset(prev, '0', CHAIN_HEX);
-	prev[CHAIN_HEX] = 0;
-	memcpy(check, prev, sizeof(prev));
-	buf_addz(&a, "{\"x\":{\"y\":{\"z\":1");
-	chain_close(&a, key, prev);
-	buf_addz(&b, "{\"x\":{\"y\":{\"z\":2");
-	chain_close(&b, key, prev);
-	a.len--; /* without the line break */
-	b.len--;
-	assert_int_equal(chain_check(buf_str(&b), key, check), CHAIN_BAD_PREV);
-	assert_int_equal(chain_check(buf_str(&a), other, check), CHAIN_BAD_HASH);
-	assert_int_equal(chain_check(buf_str(&a), key, check), CHAIN_OK);
-	assert_int_equal(chain_check(buf_str(&b), key, check), CHAIN_OK);
-	buf_data(&b)[15] ^= 1;
-	memcpy(check, buf_data(&a) + buf_len(&a) - 5 - CHAIN_HEX, CHAIN_HEX);
-	assert_int_equal(chain_check(buf_str(&b), key, check), CHAIN_BAD_HASH);
-	assert_int_equal(chain_check(STR("{}"), key, check), CHAIN_BAD_FORM);
-	buf_fini(&a);
-	buf_fini(&b);
-}
-
-/* J18 */
-static void records_are_one_line(void **state)
-{
-	struct buf f = { 0 }, out = { 0 };
-	struct record_context c = { STR("box"), 1, 1, false };
-	struct str id, kind;
-
-	(void)state;
-	record_s(&f, REC_KIND, STR("request"));
-	record_s(&f, REC_HOST, STR("a\r\n\x1b[31m\"\\\xff"));
-	record_s(&f, REC_SANDBOX, STR("somebody-else"));
-	assert_true(record_format(&out, &c, buf_data(&f), buf_len(&f), &id, &kind));
-	assert_null(memchr(buf_data(&out), '\n', buf_len(&out)));
-	assert_null(memchr(buf_data(&out), 0x1b, buf_len(&out)));
-	assert_true(str_find(buf_str(&out), STR("\"name\":\"box\"")) >= 0); /* the link says who it is, not the sender */
-	assert_true(str_find(buf_str(&out), STR("somebody-else")) < 0);
-	assert_false(record_format(&out, &c, buf_data(&f), buf_len(&f) - 1, &id, &kind));
-	buf_fini(&f);
-	buf_fini(&out);
-}
-
-static void leaves_verify_strictly(void **state)
-{
-	static const char *const hosts[] = { "api.test", "10.1.2.3", "a-name-that-is-longer-than.the-64-characters.that-a-common-name-may-have.example.test" };
-	EVP_PKEY *key, *leaf_key = EVP_EC_gen("P-256");
-	X509 *ca;
-	struct err err = ERR_INIT;
-	struct minter *m;
-
-	(void)state;
-	assert_int_equal(ca_make(&key, &ca, &err), 0);
-	m = minter_new(key, ca, &err);
-	assert_non_null(m);
-	for (size_t i = 0; i < 3; i++) {
-		struct canon_host h;
-		struct buf der = { 0 };
-		const char *why;
-		const unsigned char *p;
-		X509_STORE *st = X509_STORE_new();
-		X509_STORE_CTX *cx = X509_STORE_CTX_new();
-		X509 *x;
-
-		assert_true(canon_host(str_of(hosts[i]), false, &h, &why));
-		assert_int_equal(minter_mint(m, leaf_key, &h, (int64_t)time(NULL), 3600, &der, &err), 0);
-		p = buf_data(&der);
-		x = d2i_X509(NULL, &p, (long)buf_len(&der));
-		assert_non_null(x);
-		X509_STORE_add_cert(st, ca);
-		assert_int_equal(X509_STORE_CTX_init(cx, st, x, NULL), 1);
-		X509_VERIFY_PARAM_set_flags(X509_STORE_CTX_get0_param(cx), X509_V_FLAG_X509_STRICT);
-		X509_VERIFY_PARAM_set_purpose(X509_STORE_CTX_get0_param(cx), X509_PURPOSE_SSL_SERVER);
-		X509_VERIFY_PARAM_set_auth_level(X509_STORE_CTX_get0_param(cx), 2);
-		if (X509_verify_cert(cx) != 1)
-			print_error("%s: %s\n", hosts[i], X509_verify_cert_error_string(X509_STORE_CTX_get_error(cx)));
-		assert_int_equal(X509_STORE_CTX_get_error(cx), X509_V_OK);
-		assert_int_equal(h.ip.family ? X509_check_ip_asc(x, h.text, 0) : X509_check_host(x, h.text, h.len, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, NULL), 1);
-		assert_int_not_equal(X509_check_host(x, "other.test", 0, 0, NULL), 1);
-		X509_STORE_CTX_free(cx);
-		X509_STORE_free(st);
-		X509_free(x);
-		buf_fini(&der);
-	}
-	minter_free(m);
-	X509_free(ca);
-	EVP_PKEY_free(key);
-	EVP_PKEY_free(leaf_key);
-}
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(links_obey_their_table), cmocka_unit_test(timers_run_in_order), cmocka_unit_test(addresses),
-		cmocka_unit_test(chain_finds_changes), cmocka_unit_test(records_are_one_line), cmocka_unit_test(leaves_verify_strictly) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(links_obey_their_table), cmocka_unit_test(timers_run_in_order), cmocka_unit_test(addresses) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names to addresses, by the configured servers alone: no hosts file, no search list, no file is read. Both families are
+ * asked for at the same time. Answers are kept for their time to live, between DNS_TTL_MIN_S and DNS_TTL_MAX_S, for each
+ * sandbox apart: how fast an answer comes tells one sandbox nothing about another.
+ */
+#include <ares.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "../../common/base/must.h"
+#include "dialer.h"
+
+#define BUCKETS 1024
+#define NAMES_MAX 8192
+#define SWEEP_MS 5000
+#define PER_FAMILY (DIAL_CANDIDATES / 2)
+#define TRY_MS 2000
+#define TRIES 3
+
+struct name;
+struct lookup {
+	struct lookup *next, **prev;
+	struct name *name;
+	lookup_fn *fn;
+	void *arg;
+	bool told; /* of the first half */
+};
+struct half { /* of one family */
+	struct ip ip[PER_FAMILY];
+	unsigned n;
+	bool pending;
+	int status;
+	int ttl;
+};
+struct name {
+	struct name *next;
+	struct resolver *r;
+	uint64_t hash, expires_ms;
+	uint32_t sandbox;
+	struct half half[2]; /* IPv6, IPv4 */
+	struct lookup *lookups;
+	struct timer partial;
+	char text[];
+};
+struct sock {
+	struct sock *next;
+	struct resolver *r;
+	struct watch watch;
+	int fd;
+};
+struct resolver {
+	struct loop *loop;
+	ares_channel channel;
+	struct sock *socks;
+	struct timer timeout, sweep;
+	struct name *buckets[BUCKETS];
+	size_t n;
+};
+struct query { /* what c-ares hands back */
+	struct name *name;
+	unsigned half;
+};
+
+static void arm(struct resolver *r);
+
+/* --- c-ares on the loop -------------------------------------------------------------------------------------------- */
+
+static void on_sock(struct watch *w, uint32_t events)
+{
+	struct sock *s = (struct sock *)((char *)w - offsetof(struct sock, watch));
+	struct resolver *r = s->r;
+	int fd = s->fd;
+
+	ares_process_fd(r->channel, events & (EPOLLIN | EPOLLHUP | EPOLLERR) ? fd : ARES_SOCKET_BAD, events & EPOLLOUT ? fd : ARES_SOCKET_BAD);
+	arm(r);
+}
+
+static void on_timeout(struct timer *t)
+{
+	struct resolver *r = (struct resolver *)((char *)t - offsetof(struct resolver, timeout));
+
+	ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+	arm(r);
+}
+
+static void arm(struct resolver *r)
+{
+	struct timeval tv, *w = ares_timeout(r->channel, NULL, &tv);
+
+	if (w == NULL)
+		timer_stop(&r->timeout);
+	else
+		timer_start(r->loop, &r->timeout, (uint64_t)w->tv_sec * 1000 + (uint64_t)w->tv_usec / 1000 + 1, on_timeout);
+}
+
+static void free_sock(void *arg) { free(arg); }
+
+static void on_state(void *arg, ares_socket_t fd, int readable, int writable)
+{
+	struct resolver *r = arg;
+	struct sock **p, *s;
+	uint32_t want = (readable ? EPOLLIN : 0) | (writable ? EPOLLOUT : 0);
+
+	for (p = &r->socks; *p != NULL && (*p)->fd != fd; p = &(*p)->next)
+		;
+	s = *p;
+	if (want == 0) {
+		if (s == NULL)
+			return;
+		watch_stop(&s->watch);
+		*p = s->next;
+		loop_defer(r->loop, free_sock, s);
+		return;
+	}
+	if (s != NULL) {
+		watch_set(&s->watch, want);
+		return;
+	}
+	s = must_calloc(1, sizeof(*s));
+	s->r = r;
+	s->fd = fd;
+	s->next = r->socks;
+	r->socks = s;
+	watch_start(r->loop, &s->watch, fd, want, on_sock);
+}
+
+/* --- names --------------------------------------------------------------------------------------------------------- */
+
+static const char *cause_of(int status)
+{
+	switch (status) {
+	case ARES_ENOTFOUND:
+		return "the name does not exist";
+	case ARES_ENODATA:
+		return "the name has no address";
+	case ARES_ESERVFAIL:
+		return "the name server failed";
+	case ARES_EREFUSED:
+		return "the name server refused the question";
+	case ARES_ECONNREFUSED:
+		return "no name server can be reached";
+	case ARES_ETIMEOUT:
+		return "no name server answered in time";
+	case ARES_EBADNAME:
+		return "the name cannot be asked for";
+	default:
+		return "the name server's answer cannot be used";
+	}
+}
+
+static bool pending(const struct name *e) { return e->half[0].pending || e->half[1].pending; }
+
+static void answer_of(const struct name *e, struct answer *a)
+{
+	const struct half *h = e->half;
+
+	a->n = 0;
+	for (int f = 0; f < 2; f++)
+		for (unsigned i = 0; i < h[f].n; i++)
+			a->ip[a->n++] = h[f].ip[i];
+	a->complete = !pending(e);
+	/* a failure of one family says more than the other's having no address */
+	a->cause = cause_of(h[0].status != ARES_SUCCESS && h[0].status != ARES_ENODATA && h[0].status != ARES_ENOTFOUND ? h[0].status : h[1].status != ARES_SUCCESS ? h[1].status : ARES_ENODATA);
+}
+
+static void unlink_lookup(struct lookup *l)
+{
+	*l->prev = l->next;
+	if (l->next != NULL)
+		l->next->prev = l->prev;
+	free(l);
+}
+
+void resolver_cancel(struct lookup *l)
+{
+	if (l != NULL)
+		unlink_lookup(l);
+}
+
+static void tell_complete(struct name *e)
+{
+	struct answer a;
+
+	answer_of(e, &a);
+	while (e->lookups != NULL) { /* the callee may cancel others, or begin new ones elsewhere */
+		lookup_fn *fn = e->lookups->fn;
+		void *arg = e->lookups->arg;
+
+		unlink_lookup(e->lookups);
+		fn(arg, &a);
+	}
+}
+
+static void on_partial(struct timer *t)
+{
+	struct name *e = (struct name *)((char *)t - offsetof(struct name, partial));
+	struct lookup *l;
+	struct answer a;
+
+	answer_of(e, &a);
+	for (;;) {
+		for (l = e->lookups; l != NULL && l->told; l = l->next)
+			;
+		if (l == NULL)
+			break;
+		l->told = true;
+		l->fn(l->arg, &a);
+	}
+}
+
+static void set_expiry(struct name *e)
+{
+	const struct half *h = e->half;
+	int ttl = DNS_TTL_MAX_S;
+
+	for (int f = 0; f < 2; f++)
+		if (h[f].n > 0 && h[f].ttl < ttl)
+			ttl = h[f].ttl;
+	if (ttl < DNS_TTL_MIN_S || h[0].n + h[1].n == 0)
+		ttl = DNS_TTL_MIN_S;
+	for (int f = 0; f < 2; f++)
+		if (h[f].status != ARES_SUCCESS && h[f].status != ARES_ENODATA && h[f].status != ARES_ENOTFOUND)
+			ttl = DNS_FAILED_S; /* half an answer is not kept for long either */
+	e->expires_ms = loop_now_ms(e->r->loop) + (uint64_t)ttl * 1000;
+}
+
+static void take(struct half *h, const struct ares_addrinfo *res, int family)
+{
+	h->ttl = DNS_TTL_MAX_S;
+	for (const struct ares_addrinfo_cname *c = res->cnames; c != NULL; c = c->next)
+		if (c->ttl < h->ttl)
+			h->ttl = c->ttl;
+	for (const struct ares_addrinfo_node *i = res->nodes; i != NULL && h->n < PER_FAMILY; i = i->ai_next) {
+		struct ip *ip = &h->ip[h->n];
+
+		if (i->ai_family != family)
+			continue;
+		memset(ip, 0, sizeof(*ip));
+		if (family == AF_INET) {
+			ip->family = 4;
+			memcpy(ip->b + 12, &((const struct sockaddr_in *)(const void *)i->ai_addr)->sin_addr, 4);
+		} else {
+			ip->family = 6;
+			memcpy(ip->b, &((const struct sockaddr_in6 *)(const void *)i->ai_addr)->sin6_addr, 16);
+		}
+		if (i->ai_ttl < h->ttl)
+			h->ttl = i->ai_ttl;
+		h->n++;
+	}
+}
+
+static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo *res)
+{
+	struct query *q = arg;
+	struct name *e = q->name;
+	struct half *h = &e->half[q->half];
+
+	(void)timeouts;
+	free(q);
+	h->pending = false;
+	h->status = status;
+	h->n = 0;
+	if (status == ARES_SUCCESS && res != NULL)
+		take(h, res, h == &e->half[0] ? AF_INET6 : AF_INET);
+	if (status == ARES_SUCCESS && h->n == 0)
+		h->status = ARES_ENODATA;
+	if (res != NULL)
+		ares_freeaddrinfo(res);
+	if (pending(e)) {
+		if (h->n > 0)
+			timer_start(e->r->loop, &e->partial, DIAL_RESOLUTION_MS, on_partial);
+		return;
+	}
+	timer_stop(&e->partial);
+	set_expiry(e);
+	tell_complete(e);
+}
+
+static void ask(struct name *e)
+{
+	struct ares_addrinfo_hints hints = { .ai_flags = ARES_AI_NOSORT, .ai_socktype = SOCK_STREAM };
+
+	e->half[0] = e->half[1] = (struct half){ .pending = true };
+	for (unsigned f = 0; f < 2; f++) {
+		struct query *q = must_malloc(sizeof(*q));
+
+		*q = (struct query){ e, f };
+		hints.ai_family = f == 0 ? AF_INET6 : AF_INET;
+		ares_getaddrinfo(e->r->channel, e->text, NULL, &hints, on_answer, q); /* may answer at once */
+	}
+	arm(e->r);
+}
+
+static void sweep(struct resolver *r)
+{
+	uint64_t now = loop_now_ms(r->loop);
+
+	for (size_t b = 0; b < BUCKETS; b++) {
+		for (struct name **p = &r->buckets[b]; *p != NULL;) {
+			struct name *e = *p;
+
+			if (pending(e) || e->lookups != NULL || now < e->expires_ms) {
+				p = &e->next;
+				continue;
+			}
+			*p = e->next;
+			r->n--;
+			timer_stop(&e->partial);
+			free(e);
+		}
+	}
+}
+
+static void on_sweep(struct timer *t)
+{
+	struct resolver *r = (struct resolver *)((char *)t - offsetof(struct resolver, sweep));
+
+	sweep(r);
+	timer_start(r->loop, &r->sweep, SWEEP_MS, on_sweep);
+}
+
+static struct name *name_of(struct resolver *r, uint32_t sandbox, struct str text)
+{
+	uint64_t hash = hash_bytes(text.p, text.n) ^ sandbox;
+	struct name *e, **b = &r->buckets[hash % BUCKETS];
+
+	for (e = *b; e != NULL; e = e->next)
+		if (e->hash == hash && e->sandbox == sandbox && str_eq(str_of(e->text), text))
+			return e;
+	if (r->n >= NAMES_MAX)
+		sweep(r);
+	if (r->n >= NAMES_MAX)
+		return NULL;
+	e = must_calloc(1, sizeof(*e) + text.n + 1);
+	e->r = r;
+	e->hash = hash;
+	e->sandbox = sandbox;
+	memcpy(e->text, text.p, text.n);
+	e->next = *b;
+	*b = e;
+	r->n++;
+	return e;
+}
+
+struct lookup *resolver_lookup(struct resolver *r, uint32_t sandbox, struct str text, lookup_fn *fn, void *arg)
+{
+	struct name *e = name_of(r, sandbox, text);
+	struct answer a = { .complete = true, .cause = "too many names are being resolved" };
+	struct lookup *l;
+
+	if (e == NULL) {
+		fn(arg, &a);
+		return NULL;
+	}
+	if (!pending(e) && loop_now_ms(r->loop) >= e->expires_ms)
+		ask(e);
+	if (!pending(e)) {
+		answer_of(e, &a);
+		fn(arg, &a);
+		return NULL;
+	}
+	l = must_malloc(sizeof(*l));
+	*l = (struct lookup){ .next = e->lookups, .prev = &e->lookups, .name = e, .fn = fn, .arg = arg };
+	if (e->lookups != NULL)
+		e->lookups->prev = &l->next;
+	e->lookups = l;
+	/* one family is there since longer than the other is waited for */
+	if (e->half[0].n + e->half[1].n > 0 && e->partial.heap == 0)
+		timer_start(r->loop, &e->partial, 0, on_partial);
+	return l;
+}
+
+/* --- start --------------------------------------------------------------------------------------------------------- */
+
+static int server_list(struct str servers, struct buf *csv, struct err *err)
+{
+	while (servers.n > 0) {
+		const char *nl = memchr(servers.p, '\n', servers.n), *space;
+		struct str line = str_mk(servers.p, nl != NULL ? (size_t)(nl - servers.p) : servers.n);
+		uint64_t port;
+		struct ip ip;
+
+		servers = str_mk(servers.p + line.n + (nl != NULL), servers.n - line.n - (nl != NULL));
+		if (line.n == 0)
+			continue;
+		space = memchr(line.p, ' ', line.n);
+		if (space == NULL || !ip_parse(str_mk(line.p, (size_t)(space - line.p)), &ip) ||
+		    !str_u64(str_mk(space + 1, line.n - (size_t)(space - line.p) - 1), 65535, &port) || port == 0)
+			return err_set(err, EINVAL, "a name server is not an address and a port");
+		if (buf_len(csv) > 0)
+			buf_addc(csv, ',');
+		buf_addz(csv, ip.family == 6 ? "[" : "");
+		buf_adds(csv, str_mk(line.p, (size_t)(space - line.p)));
+		buf_addz(csv, ip.family == 6 ? "]:" : ":");
+		buf_addu(csv, port);
+	}
+	if (buf_len(csv) == 0)
+		return err_set(err, EINVAL, "there is no name server");
+	buf_addc(csv, 0);
+	return 0;
+}
+
+struct resolver *resolver_new(struct loop *l, struct str servers, struct err *err)
+{
+	struct resolver *r = must_calloc(1, sizeof(*r));
+	struct ares_options o = {
+		.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES,
+		.timeout = TRY_MS,
+		.tries = TRIES,
+		.ndots = 1,
+		.ndomains = 0,
+		.lookups = (char *)"b",
+		.resolvconf_path = (char *)"/dev/null",
+		.sock_state_cb = on_state,
+		.sock_state_cb_data = r,
+	};
+	struct buf csv = { 0 };
+	int rc;
+
+	r->loop = l;
+	if (server_list(servers, &csv, err) < 0)
+		goto out;
+	rc = ares_library_init(ARES_LIB_INIT_ALL);
+	if (rc == ARES_SUCCESS)
+		rc = ares_init_options(&r->channel, &o, ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_NDOTS | ARES_OPT_DOMAINS | ARES_OPT_LOOKUPS | ARES_OPT_RESOLVCONF | ARES_OPT_SOCK_STATE_CB);
+	if (rc == ARES_SUCCESS)
+		rc = ares_set_servers_ports_csv(r->channel, (const char *)buf_data(&csv));
+	if (rc != ARES_SUCCESS) {
+		err_set(err, EIO, "the resolver cannot be started: %s", ares_strerror(rc));
+		goto out;
+	}
+	timer_start(l, &r->sweep, SWEEP_MS, on_sweep);
+	buf_fini(&csv);
+	return r;
+out:
+	buf_fini(&csv);
+	if (r->channel != NULL)
+		ares_destroy(r->channel);
+	free(r);
+	return NULL;
+}
+
+void resolver_free(struct resolver *r)
+{
+	if (r == NULL)
+		return;
+	ares_destroy(r->channel); /* answers what is pending, to nobody */
+	timer_stop(&r->timeout);
+	timer_stop(&r->sweep);
+	for (size_t b = 0; b < BUCKETS; b++) {
+		while (r->buckets[b] != NULL) {
+			struct name *e = r->buckets[b];
+
+			r->buckets[b] = e->next;
+			MUST(e->lookups == NULL);
+			timer_stop(&e->partial);
+			free(e);
+		}
+	}
+	free(r);
+}

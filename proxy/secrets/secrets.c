@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The role that holds the values. A worker asks for (secret, destination, kind), all three by their numbers in its
+ * sandbox's table; it gets the value if that table binds exactly these three together and the secret's own list of hosts
+ * has the destination's host. Which sandbox asks is known from the link. A release is recorded before it is answered:
+ * without audit nothing is released.
+ */
+#include "secrets.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../../common/base/must.h"
+#include "../../common/served.h"
+#include "../../common/sys/clock.h"
+#include "../../common/sys/log.h"
+#include "../../common/sys/role.h"
+
+struct binding {
+	uint32_t dest_index, secret_index, kind;
+	struct str host; /* borrows from the table */
+};
+struct bindings { /* of one generation */
+	struct bindings *next;
+	const struct table *table;
+	struct binding *b;
+	size_t n, cap;
+};
+struct sandbox { /* served.data */
+	struct sources *sources;
+	struct bindings *bindings;
+};
+struct secrets_role {
+	struct loop *loop;
+	struct ipc *sup, *audit;
+	struct served_set served;
+	struct events *events;
+	struct log_limit said_sources;
+};
+static struct secrets_role the_role; /* one in a process */
+
+static struct sandbox *sandbox_of(struct served *s)
+{
+	struct sandbox *b = s->data;
+
+	if (b == NULL) {
+		b = must_calloc(1, sizeof(*b));
+		b->sources = sources_new();
+		s->data = b;
+	}
+	return b;
+}
+
+/* --- bindings ------------------------------------------------------------------------------------------------------ */
+
+static int binding_cmp(const void *x, const void *y)
+{
+	const struct binding *a = x, *b = y;
+
+	if (a->dest_index != b->dest_index)
+		return a->dest_index < b->dest_index ? -1 : 1;
+	if (a->secret_index != b->secret_index)
+		return a->secret_index < b->secret_index ? -1 : 1;
+	return a->kind < b->kind ? -1 : a->kind > b->kind;
+}
+
+static bool add_dest(void *arg, const struct dest *d)
+{
+	struct bindings *l = arg;
+	struct inject in;
+
+	for (unsigned i = 0, n = dest_inject_count(d); i < n; i++) {
+		if (!dest_inject(d, i, &in))
+			return false;
+		if (l->n == l->cap) {
+			l->cap = l->cap ? l->cap * 2 : 32;
+			l->b = must_realloc(l->b, l->cap * sizeof(*l->b));
+		}
+		l->b[l->n++] = (struct binding){ d->index, in.secret_index, in.kind, dest_host(d) };
+	}
+	return true;
+}
+
+static const char *tabled(struct served *s, const struct table *t)
+{
+	struct sandbox *b = sandbox_of(s);
+	struct bindings *l = must_calloc(1, sizeof(*l));
+
+	l->table = t;
+	if (!table_dest_each(t, add_dest, l)) {
+		free(l->b);
+		free(l);
+		return "the table is damaged";
+	}
+	if (l->n > 0)
+		qsort(l->b, l->n, sizeof(*l->b), binding_cmp);
+	l->next = b->bindings;
+	b->bindings = l;
+	return NULL;
+}
+
+static const struct binding *bound(const struct sandbox *b, const struct table *t, const struct msg_release *q)
+{
+	struct binding key = { q->dest_index, q->secret_index, q->kind, STR_NONE };
+
+	for (const struct bindings *l = b->bindings; l != NULL; l = l->next)
+		if (l->table == t)
+			return l->n > 0 ? bsearch(&key, l->b, l->n, sizeof(*l->b), binding_cmp) : NULL;
+	return NULL;
+}
+
+static void gone(struct served *s)
+{
+	struct sandbox *b = s->data;
+
+	events_sandbox_gone(the_role.events, s->id);
+	if (b == NULL)
+		return;
+	sources_free(b->sources);
+	while (b->bindings != NULL) {
+		struct bindings *l = b->bindings;
+
+		b->bindings = l->next;
+		free(l->b);
+		free(l);
+	}
+	free(b);
+}
+
+/* --- workers ------------------------------------------------------------------------------------------------------- */
+
+static void refuse(struct served *s, const struct ipc_msg *m, enum release_status status, const char *cause)
+{
+	struct msg_released a = { .status = (uint8_t)status };
+
+	served_answer(s, MSG_RELEASED, m->generation, m->id, &a, sizeof(a), cause, strlen(cause), -1);
+}
+
+static void release(struct served *s, const struct ipc_msg *m, const struct msg_release *q)
+{
+	struct sandbox *b = sandbox_of(s);
+	const struct table *t = served_table(s, m->generation);
+	const struct binding *k = t != NULL ? bound(b, t, q) : NULL;
+	struct msg_released a = { .status = RELEASE_OK };
+	struct secret_decl d = { 0 };
+	bool known = t != NULL && table_secret(t, q->secret_index, &d);
+	const struct secret *v;
+	uint32_t valid_ms = 0;
+	char cause[200];
+
+	if (k == NULL || !known || !table_secret_host_ok(t, q->secret_index, k->host)) {
+		events_add(the_role.events, s->id, str_of(s->name), known ? d.name : STR_NONE, k != NULL ? k->host : STR_NONE, (enum inject_kind)q->kind, false, true, STR_NONE);
+		refuse(s, m, RELEASE_UNBOUND, "the policy does not bind this secret there");
+		return;
+	}
+	if (!events_ready(the_role.events)) {
+		refuse(s, m, RELEASE_FAILED, "the release cannot be recorded");
+		return;
+	}
+	v = sources_value(b->sources, &d, &valid_ms, cause);
+	events_add(the_role.events, s->id, str_of(s->name), d.name, k->host, (enum inject_kind)q->kind, v != NULL, false, v != NULL ? STR_NONE : str_of(cause));
+	if (v == NULL) {
+		refuse(s, m, RELEASE_FAILED, cause);
+		return;
+	}
+	a.valid_ms = valid_ms;
+	served_answer(s, MSG_RELEASED, m->generation, m->id, &a, sizeof(a), secret_bytes(v).p, secret_bytes(v).n, -1);
+}
+
+static void from_worker(struct served *s, struct ipc_msg *m)
+{
+	if (m->type == MSG_RELEASE)
+		release(s, m, (const void *)m->data);
+}
+
+static const struct served_ops ops = { .tabled = tabled, .message = from_worker, .gone = gone };
+
+/* --- supervisor and audit ------------------------------------------------------------------------------------------ */
+
+static void on_audit(struct ipc *c, const struct ipc_msg *m)
+{
+	if (m != NULL)
+		return;
+	if (the_role.audit == c) {
+		the_role.audit = NULL;
+		events_link(the_role.events, NULL);
+	}
+	ipc_free(c);
+}
+
+static void take_audit(struct secrets_role *r, struct ipc_msg *m)
+{
+	if (m->fd_n != 1 || ((const struct msg_peer *)(const void *)m->data)->role != ROLE_AUDIT)
+		return;
+	if (r->audit != NULL)
+		ipc_free(r->audit);
+	r->audit = ipc_new(r->loop, m->fds[0], ROLE_SECRETS, ROLE_AUDIT, on_audit, r);
+	m->fds[0] = -1;
+	events_link(r->events, r->audit);
+}
+
+static void take_env(struct secrets_role *r, const struct ipc_msg *m)
+{
+	const struct msg_sandbox_ref *ref = (const void *)m->data;
+
+	if (m->fd_n == 1 && !sources_env(sandbox_of(served_get(&r->served, ref->sandbox))->sources, m->fds[0]))
+		log_limited(&r->said_sources, "error: the variables for sandbox %u cannot be read, or are too many", ref->sandbox);
+}
+
+static void take_file(struct secrets_role *r, struct ipc_msg *m)
+{
+	const struct msg_sandbox_ref *ref = (const void *)m->data;
+	struct str path = str_mk(m->data + sizeof(*ref), m->len - sizeof(*ref));
+	int fd;
+
+	if (m->fd_n != 1)
+		return;
+	fd = m->fds[0];
+	m->fds[0] = -1;
+	if (!sources_file(sandbox_of(served_get(&r->served, ref->sandbox))->sources, path, fd))
+		log_limited(&r->said_sources, "error: sandbox %u has more than %u secret files", ref->sandbox, SOURCES_MAX);
+}
+
+static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
+{
+	struct secrets_role *r = ipc_arg(c);
+	struct ipc_msg *m = (struct ipc_msg *)(uintptr_t)cm;
+
+	if (m == NULL)
+		_exit(0);
+	if (served_supervisor(&r->served, c, m))
+		return;
+	switch (m->type) {
+	case MSG_START:
+		role_ready(c, ROLE_SECRETS, -1);
+		break;
+	case MSG_SANDBOX_ENV:
+		take_env(r, m);
+		break;
+	case MSG_SANDBOX_FILE:
+		take_file(r, m);
+		break;
+	case MSG_PEER:
+		take_audit(r, m);
+		break;
+	case MSG_SHUTDOWN:
+		loop_stop(r->loop);
+		break;
+	default:
+		break;
+	}
+}
+
+int secrets_main(int link_fd)
+{
+	struct secrets_role *r = &the_role;
+	uint8_t seed[16];
+
+	log_title("secrets");
+	signal(SIGPIPE, SIG_IGN);
+	random_fill(seed, sizeof(seed));
+	hash_seed(seed);
+	r->loop = loop_new();
+	r->events = events_new(r->loop);
+	r->served = (struct served_set){ .loop = r->loop, .self = ROLE_SECRETS, .ops = &ops };
+	r->sup = ipc_new(r->loop, link_fd, ROLE_SECRETS, ROLE_SUPERVISOR, on_supervisor, r);
+	loop_run(r->loop);
+	served_fini(&r->served);
+	events_free(r->events);
+	return 0;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The role that holds the values: only what the table binds, only when it can be recorded, only what can be sent. */
+#include "role_harness.h"
+
+#include <time.h>
+
+#include "common/policy/table.h"
+
+int secrets_main(int link_fd);
+
+static const char policy[] = "version: 1\n"
+                             "name: test\n"
+                             "secrets:\n"
+                             "  one: { env: ONE, hosts: [a.example, b.example] }\n"
+                             "  two: { file: /run/two, hosts: [b.example] }\n"
+                             "  bad: { env: BAD, hosts: [a.example] }\n"
+                             "  unset: { env: UNSET, hosts: [a.example] }\n"
+                             "destinations:\n"
+                             "  - host: a.example\n"
+                             "    allow: [ \"GET /**\" ]\n"
+                             "    inject:\n"
+                             "      - { secret: one, as: bearer }\n"
+                             "      - { secret: bad, as: header, name: X-Bad }\n"
+                             "      - { secret: unset, as: header, name: X-Unset }\n"
+                             "  - host: b.example\n"
+                             "    allow: [ \"GET /**\" ]\n"
+                             "    inject:\n"
+                             "      - { secret: two, as: header, name: X-Key }\n"
+                             "  - host: c.example\n"
+                             "    allow: [ \"GET /**\" ]\n";
+static const char environment[] = "ONE=value-of-one-0123456789\0BAD=with\nline\0OTHER=not named by the policy\0NOTHING";
+
+static uint32_t index_of(int fd, const char *secret)
+{
+	struct err err = ERR_INIT;
+	struct secret_decl d;
+	struct table *t;
+	uint32_t found = UINT32_MAX;
+
+	assert_int_equal(table_open(&t, fd, &err), 0);
+	for (unsigned i = 0; table_secret(t, i, &d); i++)
+		if (str_eq(d.name, str_of(secret)))
+			found = d.index;
+	table_free(t);
+	assert_int_not_equal(found, UINT32_MAX);
+	return found;
+}
+
+static uint32_t dest_of(int fd, const char *host)
+{
+	struct err err = ERR_INIT;
+	struct table *t;
+	struct dest d;
+
+	assert_int_equal(table_open(&t, fd, &err), 0);
+	assert_int_equal(table_find(t, SCHEME_HTTPS, str_of(host), 443, &d), 1);
+	table_free(t);
+	return d.index;
+}
+
+static enum release_status ask(int link, uint32_t generation, uint32_t secret, uint32_t dest, enum inject_kind kind, char value[512], uint32_t *valid_ms)
+{
+	struct msg_release q = { secret, dest, kind };
+	const struct msg_released *a;
+	static uint64_t id;
+	struct wire_msg m;
+
+	wire_send(link, MSG_RELEASE, generation, ++id, &q, sizeof(q), NULL, 0, NULL, 0);
+	wire_expect(link, MSG_RELEASED, &m);
+	assert_int_equal(m.h.id, id);
+	a = (const void *)m.data;
+	snprintf(value, 512, "%.*s", (int)(m.n - sizeof(*a)), (const char *)m.data + sizeof(*a));
+	if (valid_ms != NULL)
+		*valid_ms = a->valid_ms;
+	return (enum release_status)a->status;
+}
+
+/* The text of one field of an EVENT. */
+static void event(int audit, const char *kind, const char *decision, const char *secret, const char *sandbox, uint64_t *count)
+{
+	struct wire_msg m;
+	size_t off = 0, n;
+	enum record_tag t;
+	struct str s;
+	uint64_t u;
+	bool bad = false;
+	unsigned seen = 0;
+
+	wire_expect(audit, MSG_EVENT, &m);
+	n = m.n - sizeof(struct msg_record);
+	*count = 1;
+	while (record_next(m.data + sizeof(struct msg_record), n, &off, &t, &s, &u, &bad)) {
+		if (t == REC_KIND && str_eq(s, str_of(kind)))
+			seen |= 1;
+		if (t == REC_DECISION && str_eq(s, str_of(decision)))
+			seen |= 2;
+		if (t == REC_SECRET && str_eq(s, str_of(secret)))
+			seen |= 4;
+		if (t == REC_SANDBOX && str_eq(s, str_of(sandbox)))
+			seen |= 8;
+		if (t == REC_COUNT)
+			*count = u;
+		/* never the value */
+		assert_true(str_find(s, STR("value-of-one")) < 0);
+	}
+	assert_false(bad);
+	assert_int_equal(seen, 15);
+}
+
+static void send_env(struct role_under_test *r, uint32_t sandbox, uint32_t generation)
+{
+	struct msg_sandbox_ref ref = { sandbox, generation };
+	int fd = memfd_with(environment, sizeof(environment));
+
+	wire_send(r->sup, MSG_SANDBOX_ENV, generation, 0, &ref, sizeof(ref), NULL, 0, &fd, 1);
+	close(fd);
+}
+
+static void send_file(struct role_under_test *r, uint32_t sandbox, uint32_t generation, const char *path, int fd)
+{
+	struct msg_sandbox_ref ref = { sandbox, generation };
+
+	wire_send(r->sup, MSG_SANDBOX_FILE, generation, 0, &ref, sizeof(ref), path, strlen(path), &fd, 1);
+}
+
+static void rewrite(int fd, const char *text)
+{
+	struct timespec times[2] = { { 0, UTIME_OMIT }, { time(NULL) + 1000, 0 } };
+	static long step;
+
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_true(pwrite(fd, text, strlen(text), 0) == (ssize_t)strlen(text));
+	times[1].tv_nsec = ++step; /* a new time of change, whatever the clock's resolution */
+	assert_int_equal(futimens(fd, times), 0);
+}
+
+/* A link of audit; the role has it when it answers what was said after it on the same link. */
+static int audit_join(struct role_under_test *r, int table)
+{
+	int audit = role_peer(r, ROLE_AUDIT, 0);
+
+	role_sandbox(r, 1, 5, 0, "box", table);
+	return audit;
+}
+
+static void bound_releases(void **state)
+{
+	int table = test_table(policy), link, audit, file = memfd_create("two", MFD_CLOEXEC);
+	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	uint32_t one = index_of(table, "one"), two = index_of(table, "two"), a = dest_of(table, "a.example"), b = dest_of(table, "b.example"), c = dest_of(table, "c.example"), valid;
+	char v[512];
+	uint64_t count;
+
+	(void)state;
+	rewrite(file, "first-value-of-two\r\n");
+	send_env(&r, 1, 5);
+	send_file(&r, 1, 5, "/run/two", file);
+	role_sandbox(&r, 1, 5, 0, "box", table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	/* audit is not there: nothing goes out */
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_FAILED);
+	audit = audit_join(&r, table);
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, &valid), RELEASE_OK);
+	assert_string_equal(v, "value-of-one-0123456789");
+	assert_int_equal(valid, 60000);
+	event(audit, "secret", "allow", "one", "box", &count);
+	assert_int_equal(count, 1);
+	assert_int_equal(ask(link, 5, two, b, INJECT_HEADER, v, &valid), RELEASE_OK);
+	assert_string_equal(v, "first-value-of-two");
+	assert_int_equal(valid, 1000);
+	event(audit, "secret", "allow", "two", "box", &count);
+	/* rotated */
+	rewrite(file, "second-value-of-two");
+	assert_int_equal(ask(link, 5, two, b, INJECT_HEADER, v, NULL), RELEASE_OK);
+	assert_string_equal(v, "second-value-of-two");
+	rewrite(file, "\n");
+	assert_int_equal(ask(link, 5, two, b, INJECT_HEADER, v, NULL), RELEASE_FAILED);
+	assert_non_null(strstr(v, "empty"));
+	event(audit, "secret", "deny", "two", "box", &count);
+	rewrite(file, "a\nb");
+	assert_int_equal(ask(link, 5, two, b, INJECT_HEADER, v, NULL), RELEASE_FAILED);
+	assert_non_null(strstr(v, "line break"));
+
+	/* not bound: wrong destination (also one of the secret's hosts), kind, generation, numbers outside */
+	assert_int_equal(ask(link, 5, one, b, INJECT_BEARER, v, NULL), RELEASE_UNBOUND);
+	event(audit, "finding", "deny", "one", "box", &count);
+	assert_int_equal(ask(link, 5, one, c, INJECT_BEARER, v, NULL), RELEASE_UNBOUND);
+	assert_int_equal(ask(link, 5, one, a, INJECT_BASIC, v, NULL), RELEASE_UNBOUND);
+	assert_int_equal(ask(link, 5, two, a, INJECT_HEADER, v, NULL), RELEASE_UNBOUND);
+	assert_int_equal(ask(link, 6, one, a, INJECT_BEARER, v, NULL), RELEASE_UNBOUND);
+	assert_int_equal(ask(link, 5, 999, a, INJECT_BEARER, v, NULL), RELEASE_UNBOUND);
+	assert_int_equal(ask(link, 5, one, 999, INJECT_BEARER, v, NULL), RELEASE_UNBOUND);
+	assert_int_equal(ask(link, 5, UINT32_MAX, UINT32_MAX, UINT32_MAX, v, NULL), RELEASE_UNBOUND);
+
+	/* a value that would break the head, one that was never set */
+	assert_int_equal(ask(link, 5, index_of(table, "bad"), a, INJECT_HEADER, v, NULL), RELEASE_FAILED);
+	assert_non_null(strstr(v, "line break"));
+	assert_int_equal(ask(link, 5, index_of(table, "unset"), a, INJECT_HEADER, v, NULL), RELEASE_FAILED);
+	assert_non_null(strstr(v, "UNSET"));
+	/* and the first again */
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	assert_string_equal(v, "value-of-one-0123456789");
+	close(link);
+	close(audit);
+	close(file);
+	close(table);
+	assert_int_equal(role_end(&r), 0);
+}
+
+/* Another sandbox with the same policy has its own values, or none. */
+static void kept_apart(void **state)
+{
+	int table = test_table(policy), link, audit;
+	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example");
+	char v[512];
+
+	(void)state;
+	send_env(&r, 1, 5);
+	role_sandbox(&r, 1, 5, 0, "box", table);
+	role_sandbox(&r, 2, 6, 0, "other", table);
+	audit = audit_join(&r, table);
+	link = role_peer(&r, ROLE_WORKER, 2);
+	assert_int_equal(ask(link, 6, one, a, INJECT_BEARER, v, NULL), RELEASE_FAILED);
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_UNBOUND); /* the other's generation */
+	close(link);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	/* gone: its link ends */
+	role_gone(&r, 1, 5);
+	struct wire_msg m;
+	assert_false(wire_recv(link, &m, WAIT_MS));
+	close(link);
+	close(audit);
+	close(table);
+	assert_int_equal(role_end(&r), 0);
+}
+
+/* Repeats are folded; what is folded is written when the sandbox ends. */
+static void folded(void **state)
+{
+	int table = test_table(policy), link, audit;
+	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example");
+	uint64_t count;
+	struct wire_msg m;
+	char v[512];
+
+	(void)state;
+	send_env(&r, 1, 5);
+	role_sandbox(&r, 1, 5, 0, "box", table);
+	audit = audit_join(&r, table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	for (int i = 0; i < 50; i++)
+		assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	event(audit, "secret", "allow", "one", "box", &count);
+	assert_int_equal(count, 1);
+	assert_false(wire_recv(audit, &m, 50));
+	/* audit is started anew: what waits is not lost */
+	close(audit);
+	audit = audit_join(&r, table);
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	role_gone(&r, 1, 5);
+	event(audit, "secret", "allow", "one", "box", &count);
+	assert_int_equal(count, 50);
+	close(link);
+	close(audit);
+	close(table);
+	assert_int_equal(role_end(&r), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(bound_releases), cmocka_unit_test(kept_apart), cmocka_unit_test(folded) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
