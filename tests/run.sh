@@ -64,5 +64,24 @@ for t in tests/e2e/*.sh; do
 		run_e2e "$(basename "$t" .sh).user" bash "$t"
 	fi
 done
+run_demo() { # name, command...: the demo checks what it shows, and counts as one
+	local out=$BUILD/e2e.$1.log
+	if [ -n "${ONLY:-}" ] && [ "$ONLY" != demo ]; then return; fi
+	echo "== $1"
+	if timeout 300 "${@:2}" >"$out" 2>&1 </dev/null; then
+		passed=$((passed + 1))
+	elif grep -q 'user namespaces cannot be made here' "$out"; then
+		skipped=$((skipped + 1)); echo "skip $1: user namespaces cannot be made here"
+	else
+		failed=$((failed + 1)); echo "not ok $1"; cat "$out"
+	fi
+	cat "$out" >>"$log"
+}
+if [ "$(id -u)" -eq 0 ]; then
+	run_demo demo.root bash tests/e2e/demo.sh
+	run_demo demo.user bash tests/e2e/as-user.sh tests/e2e/demo.sh
+else
+	run_demo demo.user bash tests/e2e/demo.sh
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

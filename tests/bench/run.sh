@@ -1,120 +1,305 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Figures beside peers of the same machine, interleaved round by round: CPU time per request of the whole process tree
-# (user + system), and requests per second. The load generator runs inside `sallyport run` for us, and directly against the
-# peers, which are plain re-encrypting reverse proxies (nginx, haproxy: no CONNECT, no policy per request and sandbox, no
-# records; squid: an ssl-bump interceptor is measured elsewhere). Proxies are pinned to CPU 0, load and upstream to CPU 1.
-# run.sh [ROUNDS] [SECONDS]   needs wrk; nginx and haproxy where installed. Bounded: ROUNDS x modes x peers x SECONDS.
+# Sallyport beside nginx, haproxy and squid on the same machine: run.sh [ROUNDS] prints markdown (docs/PERFORMANCE.md).
+#
+# The proxy under test, with all its processes, is pinned to processor 0; its time (user and system of the whole tree) over
+# the requests of the window is the figure. Load generator and upstream nginx share processor 1. For Sallyport the load
+# generator runs inside `sallyport run`, towards 127.0.0.1:3128. Peers take turns within each round, so that drift of the
+# machine hits all alike. Nothing is installed; a peer that is not there is left out, and this is said.
+#
+# Environment: ROUNDS (3), SECS (3; the window), WARM (1), MODES, PEERS, IDLE_N (1000), KEEP=FILE (raw lines).
 set -u
-NAME=bench
 cd "$(dirname "$0")/../.."
-. tests/e2e/lib.sh
-ROUNDS=${1:-3} SECS=${2:-3}
-command -v wrk >/dev/null 2>&1 || { echo "bench: wrk is not installed (apt-get install wrk)"; exit 1; }
-can_run
-make_pki
-start_nginx
-taskset -cp 1 "${PIDS[0]}" >/dev/null
-head -c 16777216 /dev/urandom >"$T/ngx/file"
-python3 -c 'print("x" * 1023)' >"$T/ngx/json"
-sed -i "s#location /v1/big .*#location /v1/file { alias $T/ngx/file; } location /v1/json { default_type application/json; alias $T/ngx/json; }#; s#worker_connections 512#worker_connections 4096#; s#access_log $T/ngx/access.log auth;#access_log off; keepalive_requests 100000000;#" "$T/ngx/conf"
-kill_wait "${PIDS[0]}"
-taskset -c 1 nginx -c "$T/ngx/conf" -e "$T/ngx/err.log" & PIDS+=($!)
-wait_for 10 bash -c "exec 3<>/dev/tcp/127.0.0.1/$PORT"
-write_policy
-hz=$(getconf CLK_TCK)
-tree() { local c; echo "$1"; for c in $(cat /proc/"$1"/task/*/children 2>/dev/null); do tree "$c"; done; }
-ticks() { local p t=0; for p in $(tree "$1"); do t=$((t + $(awk '{sub(/.*\) /, ""); print $12 + $13}' /proc/"$p"/stat 2>/dev/null || echo 0))); done; echo $t; }
-pin() { local p; for p in $(tree "$1"); do taskset -acp 0 "$p" >/dev/null 2>&1; done; }
-# peers
-NP=$(free_port) HP=$(free_port)
-mkdir -p "$T/np"
-cat >"$T/np/conf" <<C
-daemon off; master_process off; pid $T/np/pid; error_log $T/np/err; events { worker_connections 4096; }
-http { access_log off; client_body_temp_path $T/np/b; proxy_temp_path $T/np/p; fastcgi_temp_path $T/np/f; uwsgi_temp_path $T/np/u; scgi_temp_path $T/np/s; keepalive_requests 100000000;
- upstream u { server 127.0.0.1:$PORT; keepalive 256; keepalive_requests 100000000; }
- server { listen 127.0.0.1:$NP ssl; ssl_certificate $T/up.pem; ssl_certificate_key $T/up.key;
-  location /v1/ { proxy_pass https://u; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host api.test; proxy_set_header Authorization "Bearer injected"; proxy_ssl_verify on;
-   proxy_ssl_trusted_certificate $T/upca.pem; proxy_ssl_name api.test; proxy_ssl_server_name on; proxy_buffering off; proxy_buffers 4 64k; proxy_buffer_size 64k; proxy_busy_buffers_size 128k; } } }
-C
-taskset -c 0 nginx -c "$T/np/conf" -e "$T/np/err" & NPID=$!; PIDS+=($NPID)
-HPID=
-if command -v haproxy >/dev/null 2>&1; then
-	cat "$T/up.key" "$T/up.pem" >"$T/hap.pem"
-	cat >"$T/hap.cfg" <<C
-global
- nbthread 1
- maxconn 4000
-defaults
- mode http
- timeout connect 5s
- timeout client 60s
- timeout server 60s
- http-reuse always
-frontend f
- bind 127.0.0.1:$HP ssl crt $T/hap.pem
- http-request set-header Authorization "Bearer injected"
- default_backend b
-backend b
- server up 127.0.0.1:$PORT ssl verify required ca-file $T/upca.pem sni str(api.test) verifyhost api.test pool-max-conn 200
-C
-	taskset -c 0 haproxy -db -f "$T/hap.cfg" >"$T/hap.log" 2>&1 & HPID=$!; PIDS+=($HPID)
-fi
-# us: a sandbox that runs what it is handed in a file, so that the gateway stays warm
-cat >"$WORK/serve.sh" <<'S'
-n=0
-while :; do
-	[ -e quit ] && exit 0
-	if [ -e "job$n" ]; then sh "./job$n" >"out$n" 2>&1; touch "done$n"; n=$((n + 1)); else sleep 0.02; fi
-done
-S
-(cd "$WORK" && E2E_SECRET=$SECRET taskset -c 1 "$SP" run --quiet --policy policy.yaml --name bench -- bash ./serve.sh) >"$T/us.log" 2>&1 & PIDS+=($!)
-wait_for 10 test -S "$STATE/run/control.sock"
-UPID=$(python3 -c "
-import json, socket
-s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('$STATE/run/control.sock'); s.send(b'{\"id\":1,\"op\":\"status\"}')
-print(json.loads(s.recv(65536))['ok']['pid'])")
-# called in subshells: the number of the next job is what is there already
-inside() { local j; j=$(find "$WORK" -name 'done*' | wc -l); echo "$*" >"$WORK/tmpjob"; mv "$WORK/tmpjob" "$WORK/job$j"; wait_for $((SECS + 20)) test -e "$WORK/done$j"; cat "$WORK/out$j"; }
-inside "curl -sS -o /dev/null https://api.test/v1/json" >/dev/null
-pin "$UPID"
-one() { # PEER MODE -> line "PEER MODE us_per_req rps"
-	local peer=$1 mode=$2 pid url w out t0 t1 n
-	case $peer in ours) pid=$UPID url=https://api.test ;; nginx) pid=$NPID url=https://127.0.0.1:$NP ;; haproxy) pid=$HPID url=https://127.0.0.1:$HP ;; esac
-	case $mode in
-	keepalive) w="wrk -t1 -c32 -d${SECS}s $url/v1/json" ;;
-	latency) w="wrk -t1 -c1 -d${SECS}s $url/v1/json" ;;
-	newconn) w="wrk -t1 -c8 -d${SECS}s -H 'Connection: close' $url/v1/json" ;;
-	bulk) w="wrk -t1 -c2 -d${SECS}s $url/v1/file" ;;
-	esac
-	t0=$(ticks "$pid")
-	if [ "$peer" = ours ]; then out=$(inside "taskset -c 1 $w"); else out=$(eval "taskset -c 1 $w -H 'Host: api.test'" 2>&1); fi
-	t1=$(ticks "$pid")
-	n=$(echo "$out" | sed -n 's/^ *\([0-9]*\) requests in.*/\1/p')
-	echo "$out" | grep -q 'Non-2xx' && { echo "$peer $mode error error" >>"$T/lines"; return; }
-	python3 -c "
-n, t, s, m = ${n:-0}, $t1 - $t0, $SECS, '$mode'
-print('$peer', m, 'none none') if not n else print('$peer', m, '%.2f' % (t / $hz * 1e9 / (n * 16777216)) if m == 'bulk' else '%.1f' % (t / $hz * 1e6 / n), '%.0f' % (n * 16.777216 / s if m == 'bulk' else n / s))" >>"$T/lines"
+: "${BIN:=$PWD/bin}"
+ROUNDS=${1:-${ROUNDS:-3}} SECS=${SECS:-3} WARM=${WARM:-1} IDLE_N=${IDLE_N:-1000}
+MODES=${MODES:-h1 lat post newconn bulk idle}
+PEERS=${PEERS:-sallyport sallyport-plain nginx haproxy squid}
+HOST=api.bench.test PLAIN=plain.bench.test SECRET=injected
+export PATH=$PATH:/usr/sbin:/sbin
+T=$(mktemp -d "${TMPDIR:-/tmp}/sp-bench.XXXXXX")
+chmod 755 "$T"
+RAW=$T/raw.jsonl WORK=$T/work
+mkdir -p "$WORK" "$T/home" "$T/peer"
+: >"$RAW"
+STARTED=()
+say() { echo "bench: $*" >&2; }
+gone() { ! kill -0 "$1" 2>/dev/null; }
+wait_for() { local n=$(($1 * 20)) i; shift; for ((i = 0; i < n; i++)); do "$@" >/dev/null 2>&1 && return 0; sleep 0.05; done; return 1; }
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+end() { # a process that this script started, politely, then firmly
+	gone "$1" && return
+	kill "$1" 2>/dev/null
+	wait_for 10 gone "$1" || kill -9 "$1" 2>/dev/null
+	wait "$1" 2>/dev/null
 }
-for i in $(seq "$ROUNDS"); do
-	for mode in ${MODES:-keepalive latency newconn bulk}; do
-		for peer in ours nginx ${HPID:+haproxy}; do one $peer $mode; done
+cleanup() {
+	local p
+	peer_stop
+	for p in "${STARTED[@]:-}"; do [ -z "$p" ] || end "$p"; done
+	[ -z "${KEEP:-}" ] || cp "$RAW" "$KEEP"
+	rm -rf "$T"
+}
+PEER_PID=
+peer_stop() { [ -z "$PEER_PID" ] || end "$PEER_PID"; PEER_PID=; }
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+if [ "$(nproc)" -lt 2 ]; then say "two processors are needed: one for the proxy, one for the rest"; exit 1; fi
+ulimit -n "$(ulimit -Hn)"
+free_port() { python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])'; }
+
+# ---- what is needed: two small programs, a PKI, the upstream
+build=build/bench
+mkdir -p $build
+for p in loadgen meter; do
+	[ $build/$p -nt tests/bench/$p.c ] && continue
+	${CC:-cc} -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -o $build/$p tests/bench/$p.c $([ $p = meter ] || echo -lssl -lcrypto) || exit 1
+done
+METER=$PWD/$build/meter
+cp $build/loadgen "$WORK/loadgen"
+(
+	cd "$T" || exit 1
+	ca() { # NAME
+		openssl ecparam -name prime256v1 -genkey -noout -out "$1.key"
+		openssl req -x509 -new -key "$1.key" -sha256 -days 30 -subj "/CN=bench $1" -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign -out "$1.pem"
+	}
+	ca upca && ca ca
+	openssl ecparam -name prime256v1 -genkey -noout -out up.key
+	openssl req -new -key up.key -subj "/CN=$HOST" -out up.csr
+	printf 'subjectAltName=DNS:%s,DNS:%s\nextendedKeyUsage=serverAuth\nbasicConstraints=critical,CA:FALSE\n' $HOST $PLAIN >up.ext
+	openssl x509 -req -in up.csr -CA upca.pem -CAkey upca.key -CAcreateserial -days 30 -sha256 -extfile up.ext -out up.pem
+	openssl x509 -req -in up.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -sha256 -extfile up.ext -out fixed.pem
+	cat up.key >>fixed.pem
+	cat ca.key ca.pem >hap-ca.pem
+) >"$T/pki.log" 2>&1 || { cat "$T/pki.log" >&2; exit 1; }
+cp "$T/upca.pem" "$WORK/"
+UP=$(free_port)
+mkdir -p "$T/www" "$T/up"
+head -c 67108864 /dev/urandom >"$T/www/file64m"
+python3 -c 'import json; print(json.dumps({"id": 1, "object": "chat.completion", "data": "x" * 960}).ljust(1023))' >"$T/www/json1k"
+chmod -R a+rX "$T/www"
+temp_paths() { printf 'client_body_temp_path %s/b; proxy_temp_path %s/p; fastcgi_temp_path %s/f; uwsgi_temp_path %s/u; scgi_temp_path %s/s;\n' "$1" "$1" "$1" "$1" "$1"; }
+user_line() { [ "$(id -u)" -ne 0 ] || echo "user root;"; }
+cat >"$T/up/conf" <<C
+$(user_line)
+daemon off; master_process off; worker_rlimit_nofile 20000; pid $T/up/pid; error_log $T/up/err warn;
+events { worker_connections 8000; }
+http {
+	$(temp_paths "$T/up")
+	access_log off; sendfile on; tcp_nodelay on; keepalive_timeout 600s; keepalive_requests 100000000; client_max_body_size 1g; client_body_buffer_size 64k;
+	ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:S:10m; ssl_session_tickets on; ssl_buffer_size 16k;
+	server {
+		listen 127.0.0.1:$UP ssl backlog=4096; ssl_certificate $T/up.pem; ssl_certificate_key $T/up.key; root $T/www;
+		location = /v1/json { default_type application/json; add_header X-Saw-Auth \$http_authorization; try_files /json1k =404; }
+		location = /v1/post { default_type text/plain; return 200 "ok\n"; }
+		location = /v1/file { try_files /file64m =404; }
+	}
+}
+C
+taskset -c 1 nginx -c "$T/up/conf" -e "$T/up/err" &
+STARTED+=($!)
+wait_for 10 listens "$UP" || { say "the upstream nginx does not start"; cat "$T/up/err" >&2; exit 1; }
+
+# ---- peers: start_NAME sets PEER_PID and how the load generator reaches it (HOW); all on processor 0
+start_sallyport() {
+	cat >"$WORK/policy.yaml" <<P
+version: 1
+name: bench
+secrets:
+  api: { env: BENCH_SECRET, hosts: [$HOST] }
+destinations:
+  - host: $HOST
+    ports: [$UP]
+    connect: 127.0.0.1:$UP
+    addresses: [127.0.0.0/8]
+    tls: { ca: ./upca.pem }
+    allow: [ "GET /v1/**", "POST /v1/**" ]
+    inject:
+      - { secret: api, as: bearer, env: API_TOKEN }
+  - host: $PLAIN
+    ports: [$UP]
+    connect: 127.0.0.1:$UP
+    addresses: [127.0.0.0/8]
+    tls: { ca: ./upca.pem }
+    allow: [ "GET /v1/**", "POST /v1/**" ]
+sandbox:
+  resources: { open_files: 8192 }
+P
+	rm -rf "$T/state"
+	HOME=$T/home taskset -c 0 "$BIN/sallyport" serve --state "$T/state" >"$T/peer/sallyport.log" 2>&1 &
+	PEER_PID=$!
+	wait_for 10 test -S "$T/state/run/control.sock"
+}
+start_sallyport-plain() { start_sallyport; }
+start_nginx() {
+	local p
+	p=$(free_port)
+	mkdir -p "$T/peer/nginx"
+	cat >"$T/peer/nginx.conf" <<C
+$(user_line)
+daemon off; master_process off; worker_rlimit_nofile 20000; pid $T/peer/nginx/pid; error_log $T/peer/nginx/err warn;
+events { worker_connections 8000; }
+http {
+	$(temp_paths "$T/peer/nginx")
+	access_log off; tcp_nodelay on; keepalive_timeout 600s; keepalive_requests 100000000; client_max_body_size 1g;
+	upstream u { server 127.0.0.1:$UP; keepalive 256; keepalive_requests 100000000; keepalive_timeout 600s; }
+	server {
+		listen 127.0.0.1:$p ssl backlog=4096; ssl_certificate $T/fixed.pem; ssl_certificate_key $T/fixed.pem;
+		location /v1/ {
+			proxy_pass https://u; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host \$http_host; proxy_set_header Authorization "Bearer injected";
+			proxy_ssl_verify on; proxy_ssl_trusted_certificate $T/upca.pem; proxy_ssl_name $HOST; proxy_ssl_server_name on; proxy_ssl_session_reuse on;
+			proxy_buffering off; proxy_request_buffering off; proxy_buffer_size 64k; proxy_buffers 8 64k;
+		}
+		location / { return 403; }
+	}
+}
+C
+	taskset -c 0 nginx -c "$T/peer/nginx.conf" -e "$T/peer/nginx/err" &
+	PEER_PID=$!
+	HOW="-d 127.0.0.1:$p -C $T/ca.pem"
+	wait_for 10 listens "$p"
+}
+start_haproxy() {
+	local p
+	p=$(free_port)
+	cat >"$T/peer/haproxy.cfg" <<C
+global
+	nbthread 1
+	maxconn 6000
+defaults
+	mode http
+	timeout connect 5s
+	timeout client 600s
+	timeout server 600s
+	timeout http-keep-alive 600s
+	option http-keep-alive
+	http-reuse always
+frontend f
+	bind 127.0.0.1:$p ssl crt $T/fixed.pem ca-sign-file $T/hap-ca.pem generate-certificates alpn http/1.1
+	http-request deny unless { method GET POST } { path_beg /v1/ }
+	http-request set-header Authorization "Bearer injected"
+	default_backend b
+backend b
+	server up 127.0.0.1:$UP ssl verify required ca-file $T/upca.pem sni str($HOST) verifyhost $HOST alpn http/1.1 pool-max-conn 300
+C
+	taskset -c 0 haproxy -db -f "$T/peer/haproxy.cfg" >"$T/peer/haproxy.log" 2>&1 &
+	PEER_PID=$!
+	HOW="-d 127.0.0.1:$p -C $T/ca.pem"
+	wait_for 10 listens "$p"
+}
+certgen=/usr/lib/squid/security_file_certgen
+start_squid() {
+	local p d=$T/peer/squid
+	p=$(free_port)
+	rm -rf "$d"
+	mkdir -p "$d"
+	$certgen -c -s "$d/ssl_db" -M 64MB >/dev/null
+	printf '127.0.0.1 %s %s\n' $HOST $PLAIN >"$d/hosts"
+	cat >"$d/conf" <<C
+http_port 127.0.0.1:$p ssl-bump tls-cert=$T/ca.pem tls-key=$T/ca.key generate-host-certificates=on dynamic_cert_mem_cache_size=64MB
+sslcrtd_program $certgen -s $d/ssl_db -M 64MB
+sslcrtd_children 1 startup=1 idle=1
+tls_outgoing_options cafile=$T/upca.pem min-version=1.2
+hosts_file $d/hosts
+acl okdom dstdomain .bench.test
+acl okport port $UP
+acl CONNECT method CONNECT
+acl okmeth method GET POST
+acl okpath urlpath_regex ^/v1/
+ssl_bump bump all
+http_access allow CONNECT okdom okport
+http_access allow okdom okport okmeth okpath
+http_access deny all
+request_header_access Authorization deny all
+request_header_add Authorization "Bearer injected" okdom
+cache deny all
+cache_mem 0
+memory_pools off
+access_log none
+cache_log $d/cache.log
+pid_filename $d/pid
+coredump_dir $d
+pinger_enable off
+max_filedescriptors 8000
+client_idle_pconn_timeout 10 minutes
+server_idle_pconn_timeout 10 minutes
+request_timeout 10 minutes
+netdb_filename none
+shutdown_lifetime 1 second
+C
+	if [ "$(id -u)" -eq 0 ]; then chown -R proxy "$d"; chmod 644 "$T/ca.key"; fi
+	taskset -c 0 squid -N -f "$d/conf" >"$d/out" 2>&1 &
+	PEER_PID=$!
+	HOW="-x 127.0.0.1:$p -C $T/ca.pem"
+	wait_for 20 listens "$p"
+}
+
+lg() { # PEER LOADGEN-ARGUMENTS...: one window; a JSON line of loadgen and meter together
+	local peer=$1
+	shift
+	case $peer in
+	sallyport | sallyport-plain)
+		local h=$HOST
+		[ "$peer" = sallyport ] || h=$PLAIN
+		(cd "$WORK" && HOME=$T/home BENCH_SECRET=$SECRET timeout 180 taskset -c 1 "$BIN/sallyport" run --quiet --state "$T/state" --policy policy.yaml -- ./loadgen -x 127.0.0.1:3128 -u "$h:$UP" "$@") 2>>"$T/lg.err"
+		;;
+	*)
+		# shellcheck disable=SC2086
+		timeout 180 taskset -c 1 "$WORK/loadgen" $HOW -u "$HOST:$UP" "$@" 2>>"$T/lg.err"
+		;;
+	esac | taskset -c 1 "$METER" "$PEER_PID" 2>>"$T/lg.err"
+}
+run_mode() { # PEER MODE ROUND
+	local out
+	case $2 in
+	h1) set -- "$@" -p /v1/json -m keepalive -c 32 -t "$SECS" -w "$WARM" ;;
+	lat) set -- "$@" -p /v1/json -m keepalive -c 1 -t "$SECS" -w "$WARM" ;;
+	post) set -- "$@" -p /v1/post -m keepalive -b 1024 -c 32 -t "$SECS" -w "$WARM" ;;
+	newconn) set -- "$@" -p /v1/json -m newconn -c 8 -t "$SECS" -w "$WARM" ;;
+	bulk) set -- "$@" -p /v1/file -m keepalive -c 2 -t "$SECS" -w "$WARM" ;;
+	idle)
+		peer_stop # from a fresh process: memory that an allocator keeps would hide what a tunnel needs
+		"start_$1" || return 1
+		set -- "$@" -p /v1/json -m idle -c "$IDLE_N" -t 1 -w 0.5
+		;;
+	esac
+	local peer=$1 mode=$2 round=$3
+	shift 3
+	out=$(lg "$peer" "$@") || { say "$peer, $mode, round $round gave no figure"; tail -n 3 "$T/lg.err" >&2; return 1; }
+	echo "{\"peer\":\"$peer\",\"label\":\"$mode\",\"round\":$round,${out#\{}" >>"$RAW"
+}
+have() {
+	case $1 in
+	sallyport*) [ -x "$BIN/sallyport" ] ;;
+	squid) command -v squid >/dev/null && [ -x $certgen ] ;;
+	*) command -v "$1" >/dev/null ;;
+	esac
+}
+present=
+for p in $PEERS; do
+	if have "$p"; then present="$present $p"; else say "$p is not installed: left out"; fi
+done
+for ((round = 1; round <= ROUNDS; round++)); do
+	for p in $present; do
+		say "round $round of $ROUNDS: $p"
+		"start_$p" || { say "$p does not start"; tail -n 5 "$T"/peer/*.log >&2; peer_stop; continue; }
+		for m in $MODES; do run_mode "$p" "$m" "$round"; done
+		peer_stop
 	done
 done
-touch "$WORK/quit"
-python3 - "$T/lines" <<'P'
-import collections, statistics, sys
-d = collections.defaultdict(list)
-for l in open(sys.argv[1]):
-    p, m, c, r = l.split()
-    try: d[m, p].append((float(c), float(r)))
-    except ValueError: print("invalid:", l.strip())
-print("| mode | peer | CPU (us/request; bulk: s/GB), median (min-max) | requests/s (bulk: MB/s), median | CPU, ours : peer |\n|---|---|---|---|---|")
-for m in ("keepalive", "latency", "newconn", "bulk"):
-    for p in ("ours", "nginx", "haproxy"):
-        v = d.get((m, p))
-        if not v: continue
-        c = [x[0] for x in v]; o = [x[0] for x in d.get((m, "ours"), [])]
-        ratio = "" if p == "ours" or not o else "%.2f" % (statistics.median(o) / max(statistics.median(c), 1e-9))
-        print("| %s | %s | %.2f (%.2f-%.2f) | %.0f | %s |" % (m, p, statistics.median(c), min(c), max(c), statistics.median(x[1] for x in v), ratio))
-P
+version() {
+	case $1 in
+	nginx) nginx -v 2>&1 | sed 's/.*nginx\///' ;;
+	haproxy) haproxy -v | sed -n '1s/.*version \([^ ]*\).*/\1/p' ;;
+	squid) squid -v | sed -n '1s/.*Version //p' ;;
+	sallyport*) "$BIN/sallyport" --version | sed 's/sallyport //' ;;
+	esac
+}
+{
+	. /etc/os-release
+	echo "$PRETTY_NAME, Linux $(uname -r), $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors; $(openssl version | cut -d' ' -f1,2)."
+	printf 'Versions:'
+	for p in $present; do printf ' %s %s;' "$p" "$(version "$p")"; done
+	echo
+	echo "Median of $ROUNDS rounds (least to most), $SECS s each, taken in turn."
+} >"$T/head"
+python3 tests/bench/table.py "$RAW" "$T/head"

@@ -56,6 +56,8 @@ except urllib.error.HTTPError as e: print(e.code, e.reason, e.read().decode())' 
 		check "git clone, $mode" test -f "$WORK/clone/file"
 		run "${via[@]}" sh -c 'cd clone && git push -q origin HEAD:refs/heads/new' >"$T/out" 2>&1
 		if [ $? -ne 0 ] && ! git -C "$T/repo.git" rev-parse -q --verify refs/heads/new >/dev/null; then ok "git push refused, $mode"; else not_ok "git push refused, $mode" "$(cat "$T/out")"; fi
+		run "${via[@]}" git clone -q https://git.test/other.git other >"$T/out" 2>&1
+		has "git, $mode: the refusal is readable" "$T/out" "remote: sallyport: policy_denied"
 	else
 		skip "fcgiwrap is not installed"
 	fi

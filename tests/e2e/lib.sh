@@ -69,6 +69,8 @@ http {
 		listen 127.0.0.1:$PORT ssl; server_name api.test git.test; ssl_certificate $T/up.pem; ssl_certificate_key $T/up.key;
 		location /v1/hello { add_header X-Saw-Auth \$http_authorization; default_type text/plain; return 200 "hello, you sent \$http_authorization\n"; }
 		location /v1/big { alias $T/ngx/big; }
+		location /v1/slow { limit_rate 2k; root $T/ngx; rewrite ^ /big break; }
+		location /v1/echo { add_header X-Saw-Auth \$http_authorization; default_type text/plain; return 200 "auth=\$http_authorization key=\$http_x_api_key\n"; }
 		location /v1/ { default_type text/plain; return 200 "fine\n"; }
 		${1:-}
 	}
@@ -116,8 +118,48 @@ P
 # run COMMAND...: inside a sandbox, in $WORK
 run() { (cd "$WORK" && E2E_SECRET=$SECRET timeout 60 "$SP" run --quiet --policy policy.yaml -- "$@"); }
 records() { cat "$STATE"/audit/audit*.jsonl 2>/dev/null; }
+# one line a record, for checks that shall not depend on the wording of `sallyport logs`:
+# SANDBOX KIND DECISION CODE METHOD HOST PORT PATH STATUS, - where there is none
+record_lines() {
+	records | python3 -c '
+import json, sys
+for l in sys.stdin:
+    o = json.loads(l); s = o["unmapped"]["sallyport"]; h = o.get("http_request", {}); u = h.get("url", {}); d = o.get("dst_endpoint", {})
+    f = (o.get("src_endpoint", {}).get("name"), s["kind"], s.get("decision"), s.get("code"), h.get("http_method"), u.get("hostname") or d.get("hostname") or d.get("ip") or o.get("query", {}).get("hostname"),
+         u.get("port") or d.get("port"), u.get("path"), o.get("http_response", {}).get("code"))
+    print(*("-" if x in (None, "") else x for x in f))'
+}
 # count of records that match all patterns
 record_count() { records >"$T/records"; local p; for p in "$@"; do grep -F -- "$p" "$T/records" >"$T/records2"; mv "$T/records2" "$T/records"; done; wc -l <"$T/records"; }
+role_pids() { # lines "ROLE PID SANDBOX": the gateway's processes, by its own account; a spare worker is called spare
+	python3 - "$STATE" <<'P'
+import json, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(5)
+s.connect(sys.argv[1] + "/run/control.sock"); s.send(b'{"id":1,"op":"status"}')
+st = json.loads(s.recv(65536))["ok"]
+print("supervisor", st["pid"], "-")
+for r in st["roles"]:
+    if r["running"]: print("spare" if r.get("spare") else r["role"], r["pid"], r.get("sandbox", "-"))
+P
+}
+role_pid() { role_pids | awk -v r="$1" '$1 == r {print $2; exit}'; }
+# all processes below PID that live in another pid namespace than this script: what runs inside a sandbox
+inside_pids() {
+	local p c n
+	n=$(readlink /proc/self/ns/pid)
+	for c in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+		[ "$(grep '^NSpid:' /proc/"$c"/status 2>/dev/null | wc -w)" -le 2 ] || echo "$c"
+		inside_pids "$c"
+	done
+}
+can_scan() { [ "$(id -u)" -eq 0 ] || [ -d "${SP_SCAN:-/nonexistent}" ]; }
+mem_scan() { # VALUE PID...: "PID holds|clean|unreadable|gone", by root (as-user.sh does it for an ordinary user)
+	if [ "$(id -u)" -eq 0 ]; then python3 "$(dirname "${BASH_SOURCE[0]}")/memscan.py" "$@"; return; fi
+	rm -f "$SP_SCAN/answer"
+	echo "$*" >"$SP_SCAN/ask.new"
+	mv "$SP_SCAN/ask.new" "$SP_SCAN/ask"
+	wait_for 60 test -e "$SP_SCAN/answer" && cat "$SP_SCAN/answer"
+}
 can_run() { # user namespaces at all?
 	if ! unshare -Ur true 2>/dev/null; then skip "user namespaces cannot be made here"; exit 0; fi
 }
