@@ -68,6 +68,7 @@ static void child_main(enum role r, int dir_fd, int link, int extra, int go)
 		_exit(125); /* the parent is gone, or could not set the map */
 	if (setgid(0) != 0 || setuid(0) != 0)
 		_exit(125);
+	setsid(); /* no terminal, and what is typed there is the supervisor's business */
 	/* audit outlives the supervisor for a moment: it closes what is open, and sees the end on its link */
 	if (r != ROLE_AUDIT)
 		prctl(PR_SET_PDEATHSIG, SIGKILL); /* again: cleared by a change of credentials */
@@ -101,6 +102,9 @@ int child_spawn(enum role r, int program_dir_fd, uid_t uid, int extra_fd, struct
 	pid_t pid;
 
 	MUST(r > ROLE_SUPERVISOR && r < ROLE_ANY);
+	/* a process cannot leave groups once it is in a user namespace of its own */
+	if (geteuid() == 0 && getgroups(0, NULL) != 0)
+		return err_set(err, EPERM, "the %s would keep root's supplementary groups (confine_drop_groups comes first)", rows[r].title);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, link) != 0 || pipe2(go, O_CLOEXEC) != 0) {
 		err_errno(err, "cannot make a link for the %s", rows[r].title);
 		goto out;
@@ -130,6 +134,7 @@ int child_spawn(enum role r, int program_dir_fd, uid_t uid, int extra_fd, struct
 		go[1] = -1;
 		waitpid(pid, NULL, 0);
 		close(pidfd);
+		pidfd = -1;
 		goto out;
 	}
 	if (write(go[1], "g", 1) != 1) {

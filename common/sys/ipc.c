@@ -2,6 +2,7 @@
 #include "ipc.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,7 +13,9 @@
 #include "../base/must.h"
 
 #define IPC_QUEUE_MAX 256
+#define IPC_QUEUE_MAX_SUPERVISOR 16384 /* it says a few words about each of thousands of sandboxes, and cannot wait in the middle */
 #define IPC_BATCH 64 /* messages per turn: others get their share */
+#define IPC_PUMP_MAX 4096 /* more than a socket holds: a peer that goes on sending must not hold us */
 
 struct ipc_hdr {
 	uint16_t type;
@@ -130,10 +133,11 @@ static int receive(struct ipc *c)
 		return 0;
 	if (n < 0 && errno == ECONNRESET)
 		return 1; /* the peer closed with our messages unread; what it had sent before still comes, then the end */
-	if (n <= 0) {
+	if (n < 0) {
 		die(c);
 		return -1;
 	}
+	/* n 0 is the end, or an empty message, which may have brought descriptors */
 	for (struct cmsghdr *cm = CMSG_FIRSTHDR(&mh); cm != NULL; cm = CMSG_NXTHDR(&mh, cm)) {
 		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
 			continue;
@@ -149,7 +153,7 @@ static int receive(struct ipc *c)
 		m.id = h.id;
 		m.data = buf + sizeof(h);
 		m.len = (size_t)n - sizeof(h);
-		ok = allowed(h.type, c->peer, c->self, m.len, m.fd_n);
+		ok = h.reserved == 0 && allowed(h.type, c->peer, c->self, m.len, m.fd_n);
 	}
 	if (ok && c->fn != NULL)
 		c->fn(c, &m);
@@ -179,6 +183,9 @@ static ssize_t send_now(struct ipc *c, const struct iovec *iov, size_t iov_n, co
 	}
 	return sendmsg(c->fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
+
+/* Later it will go: the socket is full, or too many descriptors are under way. */
+static bool not_now(int e) { return e == EAGAIN || e == EINTR || e == ENOBUFS || e == ETOOMANYREFS; }
 
 static uint32_t want(const struct ipc *c) { return (c->paused ? 0 : EPOLLIN) | (c->head != NULL ? EPOLLOUT : 0); }
 
@@ -213,7 +220,7 @@ static void flush(struct ipc *c)
 		struct iovec iov = { q->bytes, q->n };
 
 		if (send_now(c, &iov, 1, q->fds, q->fd_n) < 0) {
-			if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)
+			if (not_now(errno))
 				return;
 			cannot_send(c);
 			if (c->dead)
@@ -259,13 +266,14 @@ struct ipc *ipc_new(struct loop *l, int fd, enum role self, enum role peer, ipc_
 
 void ipc_pump(struct ipc *c)
 {
-	while (!c->dead && receive(c) == 1)
+	for (int i = 0; i < IPC_PUMP_MAX && !c->dead && receive(c) == 1; i++)
 		;
 }
 
 void *ipc_arg(const struct ipc *c) { return c->arg; }
 enum role ipc_peer(const struct ipc *c) { return c->peer; }
 bool ipc_dead(const struct ipc *c) { return c->dead; }
+bool ipc_deaf(const struct ipc *c) { return c->dead || c->send_dead; }
 size_t ipc_queued(const struct ipc *c) { return c->queued; }
 
 void ipc_pause(struct ipc *c, bool paused)
@@ -287,12 +295,12 @@ bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t 
 	if (c->head == NULL) {
 		if (send_now(c, iov, 3, fds, fd_n) >= 0)
 			return true;
-		if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
+		if (!not_now(errno)) {
 			cannot_send(c);
 			return false;
 		}
 	}
-	if (c->queued >= IPC_QUEUE_MAX)
+	if (c->queued >= (c->self == ROLE_SUPERVISOR ? IPC_QUEUE_MAX_SUPERVISOR : IPC_QUEUE_MAX))
 		return false;
 	q = must_malloc(sizeof(*q) + sizeof(h) + n + n2);
 	q->next = NULL;
@@ -302,10 +310,14 @@ bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t 
 		memcpy(q->bytes + sizeof(h), p, n);
 	if (n2)
 		memcpy(q->bytes + sizeof(h) + n, p2, n2);
-	q->fd_n = fd_n;
-	for (unsigned i = 0; i < fd_n; i++) {
-		q->fds[i] = dup(fds[i]);
-		MUST(q->fds[i] >= 0);
+	for (q->fd_n = 0; q->fd_n < fd_n; q->fd_n++) {
+		q->fds[q->fd_n] = fcntl(fds[q->fd_n], F_DUPFD_CLOEXEC, 0);
+		if (q->fds[q->fd_n] < 0) { /* no descriptors left: as if the queue were full */
+			close_all(q->fds, q->fd_n);
+			explicit_bzero(q->bytes, q->n);
+			free(q);
+			return false;
+		}
 	}
 	*c->tail = q;
 	c->tail = &q->next;

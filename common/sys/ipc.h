@@ -31,13 +31,14 @@ void ipc_free(struct ipc *c); /* closes; safe from within its own callback */
 void *ipc_arg(const struct ipc *c);
 enum role ipc_peer(const struct ipc *c);
 /* Sends or queues; descriptors are duplicated by the kernel, the caller keeps its own. False: the link is dead or its
- * queue (256 messages) full. Asserts that msg.def allows it. */
+ * queue (256 messages, of the supervisor 16,384) full. Asserts that msg.def allows it. */
 bool ipc_send(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const int *fds, unsigned fd_n);
 /* As ipc_send with payload in two parts (struct, then bytes). */
 bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const void *p2, size_t n2, const int *fds, unsigned fd_n);
-/* Handles what has already arrived, without waiting; used before a link is given up. */
+/* Handles what has already arrived, without waiting and within bounds; used before a link is given up. */
 void ipc_pump(struct ipc *c);
 bool ipc_dead(const struct ipc *c);
+bool ipc_deaf(const struct ipc *c); /* nothing can be sent any more: dead, or the peer is gone and its last words are still to be read */
 /* While paused nothing is read (a peer that died is still noticed, with all that it had sent): back-pressure for those who answer. */
 void ipc_pause(struct ipc *c, bool paused);
 size_t ipc_queued(const struct ipc *c);

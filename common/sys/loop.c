@@ -40,6 +40,16 @@ static uint64_t clock_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
+static void run_deferred(struct loop *l)
+{
+	for (size_t i = 0; i < l->def_n; i++) { /* may grow while it runs */
+		struct deferred d = l->def[i];
+
+		d.fn(d.arg);
+	}
+	l->def_n = 0;
+}
+
 struct loop *loop_new(void)
 {
 	struct loop *l = must_calloc(1, sizeof(*l));
@@ -57,6 +67,7 @@ void loop_free(struct loop *l)
 {
 	if (l == NULL)
 		return;
+	run_deferred(l);
 	close(l->ep);
 	free(l->slots);
 	free(l->heap);
@@ -208,20 +219,11 @@ void loop_defer(struct loop *l, void (*fn)(void *), void *arg)
 	l->def[l->def_n++] = (struct deferred){ fn, arg };
 }
 
-static void run_deferred(struct loop *l)
-{
-	for (size_t i = 0; i < l->def_n; i++) { /* may grow while it runs */
-		struct deferred d = l->def[i];
-
-		d.fn(d.arg);
-	}
-	l->def_n = 0;
-}
-
 bool loop_turn(struct loop *l, int max_wait_ms)
 {
 	struct epoll_event ev[TURN_EVENTS];
 	int n, wait = max_wait_ms;
+	uint32_t due;
 
 	if (l->stop)
 		return false;
@@ -241,7 +243,8 @@ bool loop_turn(struct loop *l, int max_wait_ms)
 		if (s < l->slot_n && l->slots[s].gen == gen && l->slots[s].w != NULL)
 			l->slots[s].w->fn(l->slots[s].w, ev[i].events);
 	}
-	while (l->heap_n > 0 && l->heap[0]->at_ms <= l->now_ms) {
+	/* as many as there are now: one that is armed again for at once has its turn in the next */
+	for (due = l->heap_n; due > 0 && l->heap_n > 0 && l->heap[0]->at_ms <= l->now_ms; due--) {
 		struct timer *t = l->heap[0];
 
 		timer_stop(t);

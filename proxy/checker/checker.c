@@ -3,6 +3,7 @@
  * Checks one table and ends. It is thrown away afterwards: whatever a crafted file does to it, all it can say is a digest
  * (32 octets on its link) or nothing, and nothing is a refusal.
  */
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -41,6 +42,9 @@ int checker_main(int fd)
 	void *map;
 
 	log_title("checker");
+	/* the digest must not look for a configuration file behind the walls */
+	if (OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL) != 1)
+		return 1;
 	spec = malloc(sizeof(*spec));
 	if (spec == NULL || confine_role(ROLE_CHECKER, &c, &err) < 0) {
 		log_error("cannot confine itself: %s", err.text);

@@ -24,7 +24,8 @@
 #endif
 #define MESSAGE_MAX 65536
 #define FDS_MAX 64
-#define CLIENTS_MAX 256
+#define CLIENTS_MAX (SANDBOXES_MAX + 200) /* a sandbox's life is a connection */
+#define ACCEPT_AGAIN_MS 100
 
 struct control_client {
 	struct control_client *next;
@@ -34,7 +35,9 @@ struct control_client {
 };
 struct control {
 	struct supervisor *sup;
-	struct watch watch;
+	struct watch watch;  /* the listening socket; stopped when there are to be no new callers */
+	struct timer again;  /* accepting waits: no descriptors */
+	bool closed;
 	struct control_client *clients;
 	size_t n;
 	uint64_t netns;
@@ -66,7 +69,7 @@ static void drop(struct control_client *cc)
 		if (b->waiter == cc)
 			b->waiter = NULL;
 		if (b->owner == cc)
-			supervisor_revoke(s, b, "sandbox ended");
+			sandbox_revoke(b, "sandbox ended");
 	}
 	loop_defer(s->loop, free_later, cc);
 }
@@ -117,6 +120,20 @@ static int take_fd(json_t *o, const char *key, int *fds, unsigned n)
 	return fd;
 }
 
+/* Whether fd is what its kind says: nothing else is ever handed to a worker as a listener. */
+static bool listener_ok(int fd, unsigned kind)
+{
+	bool udp = kind == LISTENER_DNS_UDP4 || kind == LISTENER_DNS_UDP6;
+	bool v6 = kind == LISTENER_PROXY6 || kind == LISTENER_DNS_TCP6 || kind == LISTENER_DNS_UDP6;
+	int domain = 0, type = 0, listening = 0;
+	socklen_t n = sizeof(int);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n) != 0 || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) != 0 ||
+		getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &n) != 0)
+		return false;
+	return domain == (v6 ? AF_INET6 : AF_INET) && type == (udp ? SOCK_DGRAM : SOCK_STREAM) && (udp || listening);
+}
+
 static bool name_ok(const char *s)
 {
 	size_t n = strlen(s);
@@ -131,7 +148,7 @@ static bool name_ok(const char *s)
 
 static void op_register(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
 {
-	static const char *const kinds[] = { NULL, "proxy4", "proxy6", "dns_tcp4", "dns_tcp6", "dns_udp4", "dns_udp6", "diag" };
+	static const char *const kinds[] = { NULL, "proxy4", "proxy6", "dns_tcp4", "dns_tcp6", "dns_udp4", "dns_udp6" };
 	const char *name = json_string_value(json_object_get(o, "name"));
 	json_t *files = json_object_get(o, "files"), *socks = json_object_get(json_object_get(o, "identify"), "sockets"), *e;
 	struct sandbox *b = must_calloc(1, sizeof(*b));
@@ -159,10 +176,10 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 		const char *path = json_string_value(json_object_get(e, "path"));
 		int fd = take_fd(e, "fd", fds, n);
 
-		if (path == NULL || strlen(path) > 4000 || fd < 0 || b->file_n == SANDBOX_FILES_MAX) {
+		if (path == NULL || path[0] != '/' || strlen(path) > 4000 || fd < 0 || b->file_n == SANDBOX_FILES_MAX) {
 			if (fd >= 0)
 				close(fd);
-			reply_error(cc, id, "bad_files", "each of files is {\"path\":P,\"fd\":N}, at most 32");
+			reply_error(cc, id, "bad_files", "each of files is {\"path\":\"/P\",\"fd\":N}, at most 32");
 			goto bad;
 		}
 		b->files[b->file_n++] = (struct sandbox_file){ must_strdup(path), fd };
@@ -175,10 +192,10 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 		for (unsigned x = 1; kind != NULL && x < sizeof(kinds) / sizeof(kinds[0]); x++)
 			if (strcmp(kind, kinds[x]) == 0)
 				k = x;
-		if (k == 0 || fd < 0 || b->listener_n == MSG_LISTENERS_MAX || fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
+		if (k == 0 || fd < 0 || b->listener_n == MSG_LISTENERS_MAX || !listener_ok(fd, k) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
 			if (fd >= 0)
 				close(fd);
-			reply_error(cc, id, "bad_sockets", "each of identify.sockets is {\"kind\":K,\"fd\":N}, at most 8");
+			reply_error(cc, id, "bad_sockets", "each of identify.sockets is {\"kind\":K,\"fd\":N} with a socket of that kind that listens, at most 8");
 			goto bad;
 		}
 		b->kinds[b->listener_n] = (uint8_t)k;
@@ -191,7 +208,7 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 	b->owner = json_is_true(json_object_get(o, "keep")) ? NULL : cc;
 	b->waiter = cc;
 	b->waiter_id = id;
-	supervisor_add(cc->control->sup, b);
+	sandbox_add(cc->control->sup, b);
 	return;
 bad:
 	sandbox_free(b);
@@ -199,17 +216,16 @@ bad:
 
 static json_t *role_json(const struct proc *p)
 {
-	return json_pack("{s:s,s:i,s:b}", "role", role_name(p->role), "pid", (int)p->child.pid, "running", p->ipc != NULL);
+	return json_pack("{s:s,s:i,s:b,s:b}", "role", role_name(p->role), "pid", (int)p->child.pid, "running", p->child.pid != 0, "ready", p->state == PROC_READY);
 }
 
 static void op_status(struct control_client *cc, json_int_t id)
 {
 	struct supervisor *s = cc->control->sup;
 	json_t *roles = json_array(), *boxes = json_array(), *w;
-	const struct proc *all[] = { &s->dialer, &s->ca, &s->secrets, &s->audit };
 
-	for (size_t i = 0; i < 4; i++)
-		json_array_append_new(roles, role_json(all[i]));
+	for (size_t i = 0; i < SHARED_ROLES; i++)
+		json_array_append_new(roles, role_json(&s->shared[i]));
 	for (struct sandbox *b = s->sandboxes; b != NULL; b = b->next) {
 		json_array_append_new(boxes, json_pack("{s:I,s:s,s:i,s:b}", "sandbox", (json_int_t)b->id, "name", b->name, "worker_pid", b->worker ? (int)b->worker->child.pid : 0, "answered", b->answered));
 		if (b->worker != NULL) {
@@ -244,17 +260,19 @@ static void handle(struct control_client *cc, const char *text, size_t len, int 
 	}
 	op = json_string_value(json_object_get(o, "op"));
 	id = json_integer_value(json_object_get(o, "id"));
-	if (op == NULL) {
+	if (s->shutting_down) {
+		drop(cc); /* who finds the connection closed asks the next gateway */
+	} else if (op == NULL) {
 		reply_error(cc, id, "bad_request", "op is missing");
 	} else if (strcmp(op, "register") == 0) {
 		op_register(cc, id, o, fds, n);
 	} else if (strcmp(op, "revoke") == 0 || strcmp(op, "finish") == 0) {
-		struct sandbox *b = supervisor_find(s, (uint32_t)json_integer_value(json_object_get(o, "sandbox")));
+		struct sandbox *b = sandbox_find(s, (uint32_t)json_integer_value(json_object_get(o, "sandbox")));
 
 		if (b == NULL) {
 			reply_error(cc, id, "no_sandbox", "there is no such sandbox");
 		} else {
-			supervisor_revoke(s, b, "sandbox ended");
+			sandbox_revoke(b, "sandbox ended");
 			reply(cc, json_pack("{s:I,s:{}}", "id", id, "ok"));
 		}
 	} else if (strcmp(op, "status") == 0) {
@@ -286,17 +304,15 @@ static void on_client(struct watch *w, uint32_t events)
 	(void)events;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n <= 0) {
-		drop(cc);
-		return;
-	}
-	for (struct cmsghdr *cm = CMSG_FIRSTHDR(&mh); cm != NULL; cm = CMSG_NXTHDR(&mh, cm)) {
+	for (struct cmsghdr *cm = n < 0 ? NULL : CMSG_FIRSTHDR(&mh); cm != NULL; cm = CMSG_NXTHDR(&mh, cm)) {
 		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
 			fd_n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
 			memcpy(fds, CMSG_DATA(cm), fd_n * sizeof(int));
 		}
 	}
-	if (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+	if (n <= 0) /* the end, or an empty message, which may have brought descriptors */
+		drop(cc);
+	else if (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
 		reply_error(cc, 0, "too_large", "a message is at most 64 KiB with 64 descriptors");
 	else
 		handle(cc, buf, (size_t)n, fds, fd_n);
@@ -305,29 +321,46 @@ static void on_client(struct watch *w, uint32_t events)
 			close(fds[i]);
 }
 
+static void on_accept_again(struct timer *t)
+{
+	struct control *c = (struct control *)((char *)t - offsetof(struct control, again));
+
+	watch_set(&c->watch, EPOLLIN);
+}
+
+/* Our own user or root, in our own network namespace. The cookie of an accepted unix socket is its caller's. */
+static bool caller_ok(const struct control *c, int fd)
+{
+	struct ucred cred;
+	static struct log_limit limit;
+	socklen_t n = sizeof(cred);
+	uint64_t cookie = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0 || (cred.uid != geteuid() && cred.uid != 0))
+		return false;
+	n = sizeof(cookie);
+	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &n) == 0 && cookie == c->netns)
+		return true;
+	log_limited(&limit, "a caller from another network namespace was refused");
+	return false;
+}
+
 static void on_accept(struct watch *w, uint32_t events)
 {
 	struct control *c = (struct control *)((char *)w - offsetof(struct control, watch));
 	struct control_client *cc;
-	struct ucred cred;
-	socklen_t n = sizeof(cred);
-	uint64_t cookie = 0;
 	int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	(void)events;
-	if (fd < 0)
-		return;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0 || (cred.uid != geteuid() && cred.uid != 0)) {
-		close(fd);
-		return;
-	}
-	n = sizeof(cookie);
-	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &n) == 0 && c->netns != 0 && cookie != c->netns) {
-		log_error("a caller from another network namespace was refused");
-		close(fd);
+	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+			/* it would be reported again at once; let some descriptors go first */
+			watch_set(w, 0);
+			timer_start(c->sup->loop, &c->again, ACCEPT_AGAIN_MS, on_accept_again);
+		}
 		return;
 	}
-	if (c->n >= CLIENTS_MAX) {
+	if (!caller_ok(c, fd) || c->n >= CLIENTS_MAX) {
 		close(fd);
 		return;
 	}
@@ -347,33 +380,36 @@ struct control *control_new(struct supervisor *s, struct err *err)
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	c->sup = s;
+	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &c->netns, &n) != 0) {
+		/* without it a caller inside a sandbox could not be told from one outside */
+		err_errno(err, "this kernel does not tell network namespaces apart (SO_NETNS_COOKIE, Linux 5.14)");
+		goto bad;
+	}
 	/* through the directory's descriptor: a path may be longer than a socket address holds */
 	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d/control.sock", s->start.run_fd);
 	unlinkat(s->start.run_fd, "control.sock", 0); /* ours: the lock is held */
-	if (fd < 0 || bind(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0 || listen(fd, 64) != 0) {
+	if (bind(fd, (struct sockaddr *)&sa, sizeof(sa)) != 0 || listen(fd, 64) != 0) {
 		err_errno(err, "cannot listen on %s/control.sock", s->start.run_dir);
-		if (fd >= 0)
-			close(fd);
-		free(c);
-		return NULL;
+		goto bad;
 	}
-	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &c->netns, &n) != 0)
-		c->netns = 0;
 	watch_start(s->loop, &c->watch, fd, EPOLLIN, on_accept);
 	return c;
-}
-
-void control_stop(struct control *c)
-{
-	if (c->watch.loop == NULL)
-		return;
-	unlinkat(c->sup->start.run_fd, "control.sock", 0);
-	watch_stop(&c->watch);
-	close(c->watch.fd);
-}
-
-void control_free(struct control *c)
-{
-	control_stop(c);
+bad:
+	if (fd >= 0)
+		close(fd);
 	free(c);
+	return NULL;
+}
+
+void control_close(struct control *c)
+{
+	int fd = c->watch.fd;
+
+	if (c->closed)
+		return;
+	c->closed = true;
+	unlinkat(c->sup->start.run_fd, "control.sock", 0);
+	timer_stop(&c->again);
+	watch_stop(&c->watch);
+	close(fd);
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <arpa/inet.h>
+/*
+ * The start: everything that the gateway works with is found, checked and opened here, before a role runs. What is wrong
+ * is an error that names the file; nothing that is missing beside existing state is made anew.
+ */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,18 +13,21 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../common/base/ip.h"
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
+#include "../../common/sys/statedir.h"
 #include "supervisor.h"
 
-#define LOCK_TRIES 60
-#define LOCK_TRY_US 50000
 #define TRUST_MAX (64u << 20)
+#define CHAIN_KEY_LEN 32
+#define LOCK_WAIT_MS 6000 /* for one that is on its way out */
 
 static int make_dir(const char *path, mode_t mode, struct err *err)
 {
@@ -52,43 +59,45 @@ static int make_path(char *path, struct err *err)
 	return make_dir(path, 0700, err);
 }
 
-static int default_dirs(struct startup *s, const char *arg, struct err *err)
+static int put(char out[4096], struct err *err, const char *a, const char *b)
 {
-	const char *env = getenv("SALLYPORT_STATE"), *x = getenv("XDG_STATE_HOME"), *home = getenv("HOME"), *run = getenv("XDG_RUNTIME_DIR");
-	char abs[PATH_MAX];
+	return snprintf(out, 4096, "%s%s", a, b) < 4000 ? 0 : err_set(err, ENAMETOOLONG, "the path %.200s... is too long", a);
+}
 
-	if (arg == NULL && env != NULL && env[0])
-		arg = env;
-	if (arg != NULL) {
-		if (arg[0] != '/') {
-			if (getcwd(abs, sizeof(abs)) == NULL)
-				return err_errno(err, "cannot tell the working directory");
-			snprintf(s->state_dir, sizeof(s->state_dir), "%.*s/%.*s", 2000, abs, 2000, arg);
-		} else {
-			snprintf(s->state_dir, sizeof(s->state_dir), "%s", arg);
-		}
-		snprintf(s->run_dir, sizeof(s->run_dir), "%.*s/run", 4000, s->state_dir);
-	} else if (s->as_root) {
-		snprintf(s->state_dir, sizeof(s->state_dir), "/var/lib/sallyport");
-		snprintf(s->run_dir, sizeof(s->run_dir), "/run/sallyport");
-	} else {
-		if (x != NULL && x[0] == '/')
-			snprintf(s->state_dir, sizeof(s->state_dir), "%.*s/sallyport", 4000, x);
-		else if (home != NULL && home[0] == '/')
-			snprintf(s->state_dir, sizeof(s->state_dir), "%.*s/.local/state/sallyport", 4000, home);
-		else
-			return err_set(err, EINVAL, "neither --state, SALLYPORT_STATE, XDG_STATE_HOME nor HOME says where the state directory is");
-		if (run != NULL && run[0] == '/')
-			snprintf(s->run_dir, sizeof(s->run_dir), "%.*s/sallyport", 4000, run);
-		else
-			snprintf(s->run_dir, sizeof(s->run_dir), "%.*s/run", 4000, s->state_dir);
+/* The state's directory, and that of the socket: beside the state when it was named, else where the system keeps sockets. */
+static int find_dirs(struct startup *s, const char *arg, struct err *err)
+{
+	const char *env = getenv("SALLYPORT_STATE"), *run = getenv("XDG_RUNTIME_DIR");
+	bool named = arg != NULL || (env != NULL && env[0]);
+	char found[4096], cwd[2048];
+
+	if (state_dir(found, arg, err) < 0)
+		return -1;
+	if (found[0] == '/') {
+		if (put(s->state_dir, err, found, "") < 0)
+			return -1;
+	} else if (getcwd(cwd, sizeof(cwd)) == NULL) {
+		return err_errno(err, "cannot tell the working directory");
+	} else if (snprintf(s->state_dir, sizeof(s->state_dir), "%s/%s", cwd, found) >= 4000) {
+		return err_set(err, ENAMETOOLONG, "the path of the state directory is too long");
 	}
-	if (make_path(s->state_dir, err) < 0 || make_path(s->run_dir, err) < 0)
+	if (!named && s->as_root)
+		return put(s->run_dir, err, "/run/sallyport", "");
+	if (!named && run != NULL && run[0] == '/')
+		return put(s->run_dir, err, run, "/sallyport");
+	return put(s->run_dir, err, s->state_dir, "/run");
+}
+
+static int open_dirs(struct startup *s, const char *arg, struct err *err)
+{
+	if (find_dirs(s, arg, err) < 0 || make_path(s->state_dir, err) < 0 || make_path(s->run_dir, err) < 0)
 		return -1;
 	s->state_fd = open(s->state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	s->run_fd = open(s->run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (s->state_fd < 0 || s->run_fd < 0)
+	if (s->state_fd < 0)
 		return err_errno(err, "cannot open %s", s->state_dir);
+	s->run_fd = open(s->run_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (s->run_fd < 0)
+		return err_errno(err, "cannot open %s", s->run_dir);
 	return 0;
 }
 
@@ -97,11 +106,15 @@ static int lock_state(struct startup *s, struct err *err)
 	s->lock_fd = openat(s->state_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (s->lock_fd < 0)
 		return err_errno(err, "cannot open %s/lock", s->state_dir);
-	/* one that is on its way out is gone in a moment */
-	for (int i = 0; i < LOCK_TRIES && flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0; i++)
-		usleep(LOCK_TRY_US);
-	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0)
-		return err_set(err, EBUSY, "another gateway serves the state directory %s (its lock is held); there is one chain of records per state directory", s->state_dir);
+	for (unsigned waited = 0; flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0; waited += 10) {
+		struct timespec ms10 = { 0, 10000000 };
+
+		if (errno != EWOULDBLOCK)
+			return err_errno(err, "cannot lock %s/lock", s->state_dir);
+		if (waited >= (s->auto_end ? LOCK_WAIT_MS : LOCK_WAIT_MS / 2))
+			return err_set(err, EBUSY, "another gateway serves the state directory %s (its lock is held); there is one chain of records per state directory", s->state_dir);
+		nanosleep(&ms10, NULL);
+	}
 	return 0;
 }
 
@@ -121,7 +134,7 @@ static int run_ca(struct startup *s, char *const argv[], int in, int out, struct
 			dup2(in, 0);
 		if (out >= 0)
 			dup2(out, 1);
-		syscall(322 /* execveat */, dir, "sallyport-ca", argv, envp, 0);
+		syscall(SYS_execveat, dir, "sallyport-ca", argv, envp, 0);
 		_exit(126);
 	}
 	while (waitpid(pid, &status, 0) < 0)
@@ -149,14 +162,48 @@ static int open_ca(struct startup *s, struct err *err)
 	s->ca_cert_fd = openat(s->state_fd, "ca/ca.pem", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (s->ca_key_fd < 0 || s->ca_cert_fd < 0)
 		return err_errno(err, "cannot open %s/ca/ca.%s", s->state_dir, s->ca_key_fd < 0 ? "key" : "pem");
-	if (fstat(s->ca_key_fd, &st) != 0 || (st.st_mode & 077) || st.st_uid != geteuid())
+	if (fstat(s->ca_key_fd, &st) != 0 || !S_ISREG(st.st_mode) || (st.st_mode & 077) || st.st_uid != geteuid())
 		return err_set(err, EPERM, "%s/ca/ca.key must belong to uid %u with mode 0600: chmod 600 it, and rotate the CA if others could read it", s->state_dir, (unsigned)geteuid());
 	return 0;
 }
 
+/* The log and its slots change hands when uid_base was changed. The key stays ours: audit gets it as a descriptor. */
+static int give_audit(struct startup *s, uid_t audit_uid, struct err *err)
+{
+	struct stat st;
+	struct dirent *e;
+	DIR *d;
+	int fd, ret = 0;
+
+	if (fstat(s->audit_dir_fd, &st) != 0)
+		return err_errno(err, "cannot look at %s/audit", s->state_dir);
+	if (st.st_uid == audit_uid)
+		return 0;
+	fd = openat(s->audit_dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	d = fd >= 0 ? fdopendir(fd) : NULL;
+	if (d == NULL) {
+		if (fd >= 0)
+			close(fd);
+		return err_errno(err, "cannot read %s/audit", s->state_dir);
+	}
+	while (ret == 0 && (e = readdir(d)) != NULL) {
+		if (strncmp(e->d_name, "audit", 5) != 0 && strncmp(e->d_name, "inflight.", 9) != 0)
+			continue;
+		/* plain files with one name only: never something that somebody linked in */
+		if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
+			fchownat(fd, e->d_name, audit_uid, audit_uid, AT_SYMLINK_NOFOLLOW) != 0)
+			ret = err_errno(err, "cannot give %s/audit/%s to the audit role", s->state_dir, e->d_name);
+	}
+	closedir(d);
+	if (ret == 0 && fchown(s->audit_dir_fd, audit_uid, audit_uid) != 0)
+		ret = err_errno(err, "cannot give %s/audit to the audit role", s->state_dir);
+	return ret;
+}
+
 static int open_audit(struct startup *s, uid_t audit_uid, struct err *err)
 {
-	uint8_t key[32];
+	uint8_t key[CHAIN_KEY_LEN];
+	struct stat st;
 	int fd;
 
 	if (mkdirat(s->state_fd, "audit", 0700) != 0 && errno != EEXIST)
@@ -164,8 +211,10 @@ static int open_audit(struct startup *s, uid_t audit_uid, struct err *err)
 	s->audit_dir_fd = openat(s->state_fd, "audit", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (s->audit_dir_fd < 0)
 		return err_errno(err, "cannot open %s/audit", s->state_dir);
-	if (s->as_root && fchown(s->audit_dir_fd, audit_uid, audit_uid) != 0)
-		return err_errno(err, "cannot give %s/audit to the audit role", s->state_dir);
+	if (s->as_root && give_audit(s, audit_uid, err) < 0)
+		return -1;
+	if (fstatat(s->audit_dir_fd, "chain.key", &st, AT_SYMLINK_NOFOLLOW) != 0 && fstatat(s->audit_dir_fd, "audit.jsonl", &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return err_set(err, ENOENT, "%s/audit/chain.key is missing beside existing records; a new key would break their chain. Restore it, or move %s/audit away to begin another chain", s->state_dir, s->state_dir);
 	fd = openat(s->audit_dir_fd, "chain.key", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd >= 0) {
 		random_fill(key, sizeof(key));
@@ -183,18 +232,20 @@ static int open_audit(struct startup *s, uid_t audit_uid, struct err *err)
 	s->chain_key_fd = openat(s->audit_dir_fd, "chain.key", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (s->chain_key_fd < 0)
 		return err_errno(err, "cannot open %s/audit/chain.key", s->state_dir);
+	if (fstat(s->chain_key_fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size != CHAIN_KEY_LEN || st.st_uid != geteuid() || (st.st_mode & 077))
+		return err_set(err, EPERM, "%s/audit/chain.key must be %d octets that belong to uid %u with mode 0600", s->state_dir, CHAIN_KEY_LEN, (unsigned)geteuid());
 	return 0;
 }
 
 static int pack_trust(struct startup *s, struct err *err)
 {
 	char *argv[] = { (char *)"sallyport-ca", (char *)"pack-trust", (char *)"--state", s->state_dir, NULL }; /* our own CA never vouches for an upstream */
-	const char *file = s->trust_file != NULL ? s->trust_file : "/etc/ssl/certs/ca-certificates.crt";
+	const char *file = s->config.trust[0] ? s->config.trust : "/etc/ssl/certs/ca-certificates.crt";
 	int in = open(file, O_RDONLY | O_CLOEXEC), out;
 	struct stat st;
 
 	if (in < 0) {
-		if (s->trust_file != NULL || errno != ENOENT)
+		if (s->config.trust[0] || errno != ENOENT)
 			return err_errno(err, "cannot open the trust anchors %s", file);
 		log_info("there is no %s: only destinations with a CA of their own (tls: {ca: FILE}) can be reached", file);
 		in = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -216,31 +267,29 @@ static void read_resolv_conf(struct startup *s)
 {
 	FILE *f = fopen("/etc/resolv.conf", "re");
 	char line[512], addr[64];
-	struct ip ip;
 
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-		char *zone;
+		struct ip ip;
 
-		if (sscanf(line, "nameserver %63s", addr) != 1)
-			continue;
-		zone = strchr(addr, '%');
-		if (zone != NULL || !ip_parse(str_of(addr), &ip) || strlen(s->dns) + strlen(addr) + 8 > sizeof(s->dns))
-			continue;
-		snprintf(s->dns + strlen(s->dns), sizeof(s->dns) - strlen(s->dns), "%s 53\n", addr);
+		/* a line with a zone (fe80::1%eth0) is left out: the dialer has no interfaces by name */
+		if (sscanf(line, "nameserver %63s", addr) == 1 && ip_parse(str_of(addr), &ip) && strlen(s->config.dns) + IP_TEXT_MAX + 4 < sizeof(s->config.dns)) {
+			size_t used = strlen(s->config.dns);
+
+			snprintf(s->config.dns + used, sizeof(s->config.dns) - used, "%s 53\n", addr);
+		}
 	}
 	if (f != NULL)
 		fclose(f);
-	if (s->dns[0] == 0)
-		snprintf(s->dns, sizeof(s->dns), "127.0.0.1 53\n");
+	if (s->config.dns[0] == 0)
+		snprintf(s->config.dns, sizeof(s->config.dns), "127.0.0.1 53\n"); /* what libc does as well */
 }
 
-int startup_prepare(struct startup *s, const char *state_arg, struct err *err)
+int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, struct err *err)
 {
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	char *slash;
 
-	s->as_root = geteuid() == 0;
 	if (n <= 0)
 		return err_errno(err, "cannot tell where sallyport-proxy stands (is /proc mounted?)");
 	self[n] = 0;
@@ -250,11 +299,11 @@ int startup_prepare(struct startup *s, const char *state_arg, struct err *err)
 	s->program_dir_fd = open(self[0] ? self : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (s->program_dir_fd < 0)
 		return err_errno(err, "cannot open %s", self);
-	if (default_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, s->uid_base + 5, err) < 0 || pack_trust(s, err) < 0)
+	if (open_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, audit_uid, err) < 0 || pack_trust(s, err) < 0)
 		return -1;
-	if (s->dns[0] == 0)
+	if (s->config.dns[0] == 0)
 		read_resolv_conf(s);
-	mkdirat(s->state_fd, "policies", 0700);
-	mkdirat(s->state_fd, "sandboxes", 0700);
+	if ((mkdirat(s->state_fd, "policies", 0700) != 0 && errno != EEXIST) || (mkdirat(s->state_fd, "sandboxes", 0700) != 0 && errno != EEXIST))
+		return err_errno(err, "cannot make directories in %s", s->state_dir);
 	return 0;
 }

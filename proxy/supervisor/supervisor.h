@@ -6,9 +6,12 @@
  * what dies and wires it up again, and answers the launcher and the CLI on the control socket. It parses no octet from a
  * sandbox, an upstream or a policy: tables are only copied, sealed and handed to a checker that is thrown away.
  *
- *   startup.c     state directory, lock, CA, trust anchors, configuration
- *   supervisor.c  roles and sandboxes
+ *   startup.c     state directory, lock, CA, trust anchors
+ *   config.c      gateway.yaml
+ *   procs.c       processes: start, what each is told, restart
+ *   sandboxes.c   sandboxes: their table's check, their worker, their end
  *   control.c     the control socket
+ *   supervisor.c  the command, lifecycle records, the orderly end
  */
 #include <jansson.h>
 #include <sys/types.h>
@@ -19,40 +22,60 @@
 #include "../../common/sys/ipc.h"
 
 #define SANDBOX_FILES_MAX 32
+#define SANDBOXES_MAX 4000 /* each worker has a user of its own: uid_base + 100 and up */
 #define TABLE_MAX (1u << 30)
+#define UID_BASE_DEFAULT 61000
+#define DNS_TEXT_MAX 1024
+
+struct config { /* gateway.yaml */
+	char dns[DNS_TEXT_MAX]; /* "ADDRESS PORT\n" each; empty: the system's */
+	char trust[4096];       /* PEM file; empty: the system's */
+	uint32_t uid_base;
+};
+/* file NULL: the default place, where absence is no error. Errors name file, line and column. */
+int config_load(struct config *c, const char *file, bool as_root, struct err *err);
+/* "ADDRESS", "ADDRESS:PORT" or "[ADDRESS]:PORT", appended to dns as "ADDRESS PORT\n"; false if it is none of these or there is no room. */
+bool config_add_dns(char dns[DNS_TEXT_MAX], struct str text);
 
 struct startup { /* what the start found, all of it opened before work begins */
 	char state_dir[4096], run_dir[4096];
 	int state_fd, run_fd, lock_fd, program_dir_fd;
 	int ca_key_fd, ca_cert_fd, audit_dir_fd, chain_key_fd, trust_fd;
-	char dns[1024]; /* "ADDRESS PORT\n" each */
-	uint32_t uid_base;
+	struct config config;
 	bool as_root, auto_end;
-	const char *trust_file;
 };
-/* 0, or -1 with an error that names the file and what to do. */
-int startup_prepare(struct startup *s, const char *state_arg, struct err *err);
+/* 0, or -1 with an error that names the file and what to do. s->config, as_root and auto_end are filled. audit_uid: who owns the log, as root. */
+int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, struct err *err);
 
-struct client;
+enum proc_state { PROC_DOWN = 0, PROC_STARTING /* not confined yet */, PROC_READY, PROC_STOPPING };
 struct proc {
 	enum role role;
+	enum proc_state state;
 	struct supervisor *sup;
-	struct child child;
-	struct ipc *ipc;       /* NULL: not running */
+	struct child child;      /* pid 0: none */
+	struct ipc *ipc;         /* NULL: cannot be told anything */
 	struct watch pid_watch;
-	struct timer restart;
+	struct timer timer;      /* DOWN: the restart; STARTING: too late to be ready; STOPPING: the kill */
+	struct timer tell;       /* sandboxes are still to be told */
 	uint64_t started_ms;
 	uint32_t backoff_ms;
-	uint32_t slot;         /* worker: which uid */
+	uint32_t slot;           /* worker: which user */
+	bool restarted, synced;
 	struct sandbox *sandbox; /* worker: whose; NULL: the warm spare */
-	bool stopping;
 };
 struct sandbox_file {
 	char *path;
 	int fd;
 };
+struct checker { /* one table's check */
+	struct child child;
+	struct watch end;
+	struct timer late;
+	struct sandbox *sandbox;
+};
 struct sandbox {
 	struct sandbox *next;
+	struct supervisor *sup;
 	uint32_t id, generation, flags;
 	char name[MSG_NAME_MAX];
 	int table_fd, env_fd;
@@ -63,41 +86,63 @@ struct sandbox {
 	uint8_t kinds[MSG_LISTENERS_MAX];
 	unsigned listener_n;
 	struct proc *worker;
-	unsigned acks;         /* bit per role */
+	unsigned told, acks;   /* bit per role: knows of it; has its table in force */
 	bool announced, answered, gone;
-	struct control_client *owner; /* its connection is the sandbox's life; NULL with keep */
+	struct control_client *owner;  /* its connection is the sandbox's life; NULL with keep */
 	struct control_client *waiter; /* register is unanswered */
 	json_int_t waiter_id;
-	/* the checker at work */
-	struct proc *checker;
+	struct checker *checker; /* at work */
 };
+#define SHARED_ROLES 4
 struct supervisor {
 	struct loop *loop;
 	struct startup start;
-	struct proc dialer, ca, secrets, audit;
+	struct proc shared[SHARED_ROLES]; /* in the order in which they are told: audit, secrets, ca, dialer */
 	struct proc *spare;
 	struct sandbox *sandboxes;
-	uint32_t next_sandbox, next_generation, next_slot;
+	uint32_t next_sandbox, next_generation;
+	unsigned workers;        /* processes, the spare and ending ones too */
+	uint8_t slots[SANDBOXES_MAX / 8];
 	struct control *control;
-	struct timer idle_end, checker_timeout;
-	bool shutting_down, had_sandbox;
-	struct timer shutdown_step;
-	int exit_status;
+	struct pending *events, **events_tail; /* lifecycle records that audit has not been told */
+	unsigned event_n;
+	struct timer idle_end, ending;
+	uint64_t ending_ms;
+	bool shutting_down, audit_told;
 };
 int supervisor_main(int argc, char **argv);
-
-/* A sandbox whose fields are filled: checks the table, tells the roles, gives it a worker; control_registered follows. */
-void supervisor_add(struct supervisor *s, struct sandbox *b);
-void supervisor_revoke(struct supervisor *s, struct sandbox *b, const char *why);
 void supervisor_shutdown(struct supervisor *s);
-struct sandbox *supervisor_find(struct supervisor *s, uint32_t id);
+void supervisor_idle(struct supervisor *s); /* the last sandbox is gone, perhaps */
+/* A lifecycle record. It is kept while audit is down. */
 void supervisor_event(struct supervisor *s, struct str sandbox, const char *message);
+void supervisor_events_flush(struct supervisor *s);
+
+/* procs.c */
+uid_t proc_uid(const struct supervisor *s, enum role r, uint32_t slot); /* as root; slot: a worker's, else 0 */
+struct proc *proc_shared(struct supervisor *s, enum role r);
+void proc_start(struct proc *p);                /* its role and sup are set */
+struct proc *proc_worker(struct supervisor *s, struct sandbox *b); /* b NULL: a spare. NULL: no user left for one */
+void proc_spare(struct supervisor *s);          /* sees to it that there is one */
+void proc_serve(struct proc *p, struct sandbox *b); /* a running worker gets its sandbox */
+void proc_tell_sandbox(struct supervisor *s, struct sandbox *b);   /* all shared roles */
+void proc_tell_gone(struct supervisor *s, struct sandbox *b);
+/* A worker whose sandbox ended delivers its last records and ends; in any case within a second. Any other ends at once. p may be gone afterwards. */
+void proc_stop(struct proc *p, const struct msg_sandbox_ref *gone);
+/* False: it cannot take it. A role that lives and does not keep up is ended: its next life is told everything anew. */
+bool proc_say(struct proc *p, enum msg_type type, uint32_t generation, const void *d, size_t n, const void *d2, size_t n2, const int *fds, unsigned fd_n);
+
+/* sandboxes.c */
+/* b's fields are filled. Checks the table, tells the roles, gives it a worker; control_registered follows. Takes b. */
+void sandbox_add(struct supervisor *s, struct sandbox *b);
+void sandbox_revoke(struct sandbox *b, const char *why); /* b is gone afterwards, or as soon as its checker has ended */
+void sandbox_refuse(struct sandbox *b, const char *text); /* the same, and register is answered so */
+void sandbox_ack(struct sandbox *b, enum role r);
+struct sandbox *sandbox_find(struct supervisor *s, uint32_t id);
 void sandbox_free(struct sandbox *b);
 
 /* control.c */
 struct control *control_new(struct supervisor *s, struct err *err);
-void control_stop(struct control *c); /* takes no new callers: the next one finds no gateway and starts its own */
-void control_free(struct control *c);
+void control_close(struct control *c); /* no new callers; those that are there keep their connection */
 void control_registered(struct sandbox *b, const char *error); /* NULL: in force */
 size_t control_clients(const struct control *c);
 #endif
