@@ -269,7 +269,8 @@ static bool ask(struct tls *t, struct leaf *l)
 
 	if (l->asking)
 		return true;
-	if (t->w->ca == NULL || t->leaf_key == NULL)
+	/* the key need not be here yet: it comes on the same link, before any answer */
+	if (t->w->ca == NULL)
 		return false;
 	l->id = handle_new(&t->w->handles, l);
 	if (!ipc_send2(t->w->ca, MSG_MINT, t->w->generation, l->id, &m, sizeof(m), l->host, strlen(l->host), NULL, 0)) {
