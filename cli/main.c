@@ -8,15 +8,19 @@
 static const struct verb {
 	const char *name, *program;
 	int keep; /* the verb itself is passed on */
-	const char *text;
+	const char *text; /* NULL: not offered yet; its program says so */
 } verbs[] = {
 	{ "run", "sallyport-sandbox", 1, "run a command in a sandbox whose only way out is the gateway" },
+	{ "sandbox", "sallyport-sandbox", 0, NULL },
 	{ "stop", "sallyport-sandbox", 1, "stop the gateway and all its sandboxes" },
 	{ "doctor", "sallyport-sandbox", 1, "what this host can enforce, and why not" },
+	{ "validate", "sallyport-sandbox", 1, NULL },
 	{ "policy", "sallyport-policy", 0, "check, compile and explain policies" },
 	{ "trust", "sallyport-policy", 1, "consent to the sallyport.yaml of a folder" },
+	{ "init", "sallyport-policy", 1, NULL },
 	{ "serve", "sallyport-proxy", 1, "run the gateway in the foreground" },
 	{ "logs", "sallyport-proxy", 1, "read and verify the record" },
+	{ "secret", "sallyport-proxy", 1, NULL },
 	{ "ca", "sallyport-ca", 0, "create, show and export the interception CA" },
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
@@ -25,7 +29,8 @@ static void usage(FILE *f)
 {
 	fprintf(f, "usage: sallyport VERB [ARGUMENT...]\n\n");
 	for (size_t i = 0; i < VERBS; i++)
-		fprintf(f, "  %-8s %s\n", verbs[i].name, verbs[i].text);
+		if (verbs[i].text != NULL)
+			fprintf(f, "  %-8s %s\n", verbs[i].name, verbs[i].text);
 	fprintf(f, "\n`sallyport VERB --help` tells more; the manual is sallyport(1).\n");
 }
 

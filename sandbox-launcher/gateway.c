@@ -457,6 +457,8 @@ int gateway_register(struct gateway *g, const struct gateway_register *r, uint32
 	jsonw_kopen(&w, "identify", '{');
 	jsonw_kopen(&w, "sockets", '[');
 	for (unsigned i = 0; i < NETNS_SOCKETS; i++) {
+		if (r->sockets[i] < 0)
+			continue;
 		jsonw_open(&w, '{');
 		jsonw_kz(&w, "kind", netns_socket_kind[i]);
 		jsonw_ku64(&w, "fd", n);

@@ -13,11 +13,14 @@ enum note_type {
 	NOTE_GO,      /* registered: the command may start */
 	NOTE_SIGNAL,  /* a: signal; b: 1 to the whole process group, 0 to the command itself */
 	/* from pid 1 */
-	NOTE_NETWORK, /* a: every address is caught; descriptors: the listening sockets */
-	NOTE_VIEW,    /* a: all overlays; text: the first directory without; descriptor: the terminal's master, if wanted */
+	NOTE_NETWORK, /* a: every address is caught; b: which sockets there are, a bit each; descriptors: those */
+	NOTE_VIEW,    /* a: all overlays; text: the first directory without; descriptors: the terminal's master and slave, if wanted */
 	NOTE_STARTED, /* the command is about to be executed; a: Landlock is in force */
 	NOTE_ERROR,   /* a: exit status; text */
 	NOTE_EXITED,  /* a: wait status of the command */
+	/* between the monitor and the connector */
+	NOTE_CONNECT,
+	NOTE_CONNECTED, /* a: 1 with the control connection as descriptor, 0 there is no gateway */
 };
 struct note {
 	uint32_t type;

@@ -117,7 +117,11 @@ static void gateway_returned(struct watch_state *w)
 	bool again;
 
 	w->reconnect_ms = now_ms() + RECONNECT_MS;
-	if (w->m->registered == NULL || gateway_reconnect(w->m->gateway, &err) < 0)
+	if (w->m->connector->fd >= 0)
+		w->m->gateway->fd = connector_ask(w->m->connector);
+	else
+		gateway_reconnect(w->m->gateway, &err);
+	if (w->m->gateway->fd < 0)
 		return;
 	netns_revive(w->m->sockets);
 	if (gateway_register(w->m->gateway, w->m->registered, w->m->sandbox, &again, &err) < 0) {
@@ -216,7 +220,7 @@ void monitor_run(struct monitor *m, struct monitor_end *end)
 		w.deadline_ms = now_ms() + wall;
 	w.has_terminal = m->terminal >= 0;
 	if (w.has_terminal)
-		terminal_start(&w.terminal, m->terminal);
+		terminal_start(&w.terminal, m->terminal, m->terminal_slave);
 	for (;;) {
 		struct pollfd fds[6] = { { .fd = m->pidfd, .events = POLLIN }, { .fd = w.signals, .events = POLLIN }, { .fd = w.ended ? -1 : m->link_fd, .events = POLLIN },
 			{ .fd = m->gateway->fd, .events = POLLIN } };

@@ -5,18 +5,20 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include "connector.h"
 #include "gateway.h"
 #include "plan.h"
 
 struct monitor {
 	const struct plan *plan;
 	struct gateway *gateway;
+	struct connector *connector; /* asked for a new connection when we were root; fd -1: we connect ourselves */
 	struct gateway_register *registered; /* to register again when a gateway returns */
 	uint32_t *sandbox;
 	pid_t pid;            /* 1 inside */
 	int pidfd, link_fd;
-	int terminal;         /* master; -1 none */
-	int sockets[NETNS_SOCKETS];
+	int terminal, terminal_slave; /* -1 none */
+	int sockets[NETNS_SOCKETS]; /* our copies, never accepted on; -1: no such socket */
 	sigset_t mask;        /* the caller's; ours is monitor_block's */
 };
 struct monitor_end {

@@ -100,7 +100,7 @@ static void put_anyip(struct netlink_batch *b, uint8_t family, const void *sourc
 	netlink_end(b);
 }
 
-void netlink_encode_links(struct netlink_batch *b, int lo)
+void netlink_encode_links(struct netlink_batch *b, int lo, bool v6)
 {
 	struct ifinfomsg up = { .ifi_family = AF_UNSPEC, .ifi_index = lo, .ifi_flags = IFF_UP_FLAG, .ifi_change = IFF_UP_FLAG };
 	struct in_addr a4;
@@ -110,8 +110,10 @@ void netlink_encode_links(struct netlink_batch *b, int lo)
 	netlink_begin(b, RTM_NEWLINK, NLM_F_ACK, &up, sizeof(up));
 	netlink_end(b);
 	put_address(b, AF_INET, &a4, sizeof(a4), lo);
-	put_address(b, AF_INET6, &a6, sizeof(a6), lo);
 	put_anyip(b, AF_INET, &a4, sizeof(a4), lo);
+	if (!v6)
+		return;
+	put_address(b, AF_INET6, &a6, sizeof(a6), lo);
 	put_anyip(b, AF_INET6, &a6, sizeof(a6), lo);
 }
 
@@ -282,7 +284,7 @@ static void rule_rest(struct netlink_batch *b, uint8_t family)
 	rule_end(&r);
 }
 
-void netlink_encode_tproxy(struct netlink_batch *b)
+void netlink_encode_tproxy(struct netlink_batch *b, bool v6)
 {
 	struct in6_addr lo6 = IN6ADDR_LOOPBACK_INIT, a6;
 	struct in_addr a4;
@@ -305,17 +307,19 @@ void netlink_encode_tproxy(struct netlink_batch *b)
 	netlink_end(b);
 	/* Ours on every address, the sandbox's own included: else the payload could bind 10.0.2.15:53 or :3128 itself. */
 	rule_port(b, NFPROTO_IPV4, NETNS_DNS_PORT);
-	rule_port(b, NFPROTO_IPV6, NETNS_DNS_PORT);
 	rule_port(b, NFPROTO_IPV4, NETNS_PROXY_PORT);
-	rule_port(b, NFPROTO_IPV6, NETNS_PROXY_PORT);
 	/* The payload's own servers. */
 	rule_own(b, NFPROTO_IPV4, &net127, 1);
 	rule_own(b, NFPROTO_IPV4, &a4, sizeof(a4));
-	rule_own(b, NFPROTO_IPV6, &lo6, sizeof(lo6));
-	rule_own(b, NFPROTO_IPV6, &a6, sizeof(a6));
 	/* The rest of the world. */
 	rule_rest(b, NFPROTO_IPV4);
-	rule_rest(b, NFPROTO_IPV6);
+	if (v6) {
+		rule_port(b, NFPROTO_IPV6, NETNS_DNS_PORT);
+		rule_port(b, NFPROTO_IPV6, NETNS_PROXY_PORT);
+		rule_own(b, NFPROTO_IPV6, &lo6, sizeof(lo6));
+		rule_own(b, NFPROTO_IPV6, &a6, sizeof(a6));
+		rule_rest(b, NFPROTO_IPV6);
+	}
 	nft_fence(b, NFNL_MSG_BATCH_END);
 }
 

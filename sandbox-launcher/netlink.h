@@ -6,6 +6,7 @@
  * routes) and nftables (the TPROXY table). Built by hand: libnftables costs 1.0-1.6 ms a call, a batch 0.1 ms.
  * The encoders do no system call.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,9 +30,9 @@ size_t netlink_nest(struct netlink_batch *b, uint16_t type);
 void netlink_nest_end(struct netlink_batch *b, size_t at);
 
 /* lo up; 10.0.2.15/32 and fd00::15/128 on it; every address local, with those as source. lo: its interface index. */
-void netlink_encode_links(struct netlink_batch *b, int lo);
+void netlink_encode_links(struct netlink_batch *b, int lo, bool v6);
 /* Table inet sallyport: all TCP that is not for the sandbox's own addresses goes to port 3128, port 53 to port 53. */
-void netlink_encode_tproxy(struct netlink_batch *b);
+void netlink_encode_tproxy(struct netlink_batch *b, bool v6);
 
 /* Sends and reads the acknowledgements; protocol: NETLINK_ROUTE or NETLINK_NETFILTER. 0, or -1 with the failed step. */
 int netlink_run(int protocol, const struct netlink_batch *b, const char *what, struct err *err);

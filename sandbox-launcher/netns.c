@@ -82,30 +82,43 @@ static int sysctl_write(const char *path, const char *value, struct err *err)
 	return 0;
 }
 
+static bool have_v6(void)
+{
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return errno != EAFNOSUPPORT;
+	close(fd);
+	return true;
+}
+
 int netns_setup(int sockets[NETNS_SOCKETS], bool *transparent, struct err *err)
 {
 	struct netlink_batch b = { .n = 0 };
 	struct err nft = ERR_INIT;
 	int lo = (int)if_nametoindex("lo");
+	bool v6 = have_v6();
 
 	for (int i = 0; i < NETNS_SOCKETS; i++)
 		sockets[i] = -1;
 	if (lo <= 0)
 		return err_errno(err, "the sandbox's loopback interface");
-	netlink_encode_links(&b, lo);
+	netlink_encode_links(&b, lo, v6);
 	if (netlink_run(NETLINK_ROUTE, &b, "loopback of the sandbox", err) < 0)
 		return -1;
 	for (int i = 0; i < NETNS_SOCKETS; i++) {
+		if (rows[i].family == AF_INET6 && !v6)
+			continue;
 		sockets[i] = make_socket(&rows[i]);
 		if (sockets[i] < 0)
 			return err_errno(err, "cannot make the listening socket %s of the sandbox", netns_socket_kind[i]);
 	}
 	/* Own servers on any port; echo requests unanswered, or AnyIP would let every host in the world answer a ping. */
 	if (sysctl_write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0", err) < 0 || sysctl_write("/proc/sys/net/ipv4/icmp_echo_ignore_all", "1", err) < 0 ||
-	    sysctl_write("/proc/sys/net/ipv6/icmp/echo_ignore_all", "1", err) < 0)
+	    (v6 && sysctl_write("/proc/sys/net/ipv6/icmp/echo_ignore_all", "1", err) < 0))
 		return -1;
 	b.n = b.acks = b.seq = 0;
-	netlink_encode_tproxy(&b);
+	netlink_encode_tproxy(&b, v6);
 	*transparent = netlink_run(NETLINK_NETFILTER, &b, "nftables", &nft) == 0;
 	return 0;
 }
@@ -113,13 +126,13 @@ int netns_setup(int sockets[NETNS_SOCKETS], bool *transparent, struct err *err)
 void netns_refuse(const int sockets[NETNS_SOCKETS])
 {
 	for (int i = 0; i < NETNS_SOCKETS; i++)
-		if (rows[i].type == SOCK_STREAM)
+		if (rows[i].type == SOCK_STREAM && sockets[i] >= 0)
 			shutdown(sockets[i], SHUT_RD);
 }
 
 void netns_revive(const int sockets[NETNS_SOCKETS])
 {
 	for (int i = 0; i < NETNS_SOCKETS; i++)
-		if (rows[i].type == SOCK_STREAM)
+		if (rows[i].type == SOCK_STREAM && sockets[i] >= 0)
 			(void)listen(sockets[i], BACKLOG);
 }

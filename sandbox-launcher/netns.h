@@ -19,6 +19,8 @@ enum netns_socket { NETNS_PROXY4 = 0, NETNS_PROXY6, NETNS_DNS_TCP4, NETNS_DNS_TC
 extern const char *const netns_socket_kind[NETNS_SOCKETS]; /* as the control protocol names them */
 
 /*
+ * A kernel without IPv6 has no v6 sockets: those are -1.
+ *
  * In a fresh network namespace with CAP_NET_ADMIN over it: links, sockets, sysctls, TPROXY table. 0, or -1.
  * *transparent: whether connections to any address are caught; false when the kernel has no nftables TPROXY, then only
  * the proxy address works and everything else is refused.

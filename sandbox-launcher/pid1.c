@@ -254,6 +254,22 @@ _Noreturn static void init_loop(const struct pid1 *c, pid_t command, int signals
 	}
 }
 
+static void send_sockets(const struct pid1 *c, const int sockets[NETNS_SOCKETS], bool transparent)
+{
+	int there[NETNS_SOCKETS], mask = 0;
+	unsigned n = 0;
+
+	for (int i = 0; i < NETNS_SOCKETS; i++)
+		if (sockets[i] >= 0) {
+			there[n++] = sockets[i];
+			mask |= 1 << i;
+		}
+	if (link_send(c->link_fd, NOTE_NETWORK, transparent, mask, NULL, there, n) != 0)
+		_exit(EXIT_OURS);
+	for (unsigned i = 0; i < n; i++)
+		close(there[i]);
+}
+
 _Noreturn void pid1_main(const struct pid1 *c)
 {
 	struct err err = ERR_INIT;
@@ -276,17 +292,14 @@ _Noreturn void pid1_main(const struct pid1 *c)
 		fail(c, EXIT_OURS, err.text);
 	if (c->plan->require_tproxy && !transparent)
 		fail(c, EXIT_OURS, "require: tproxy: the kernel has no nftables TPROXY");
-	if (link_send(c->link_fd, NOTE_NETWORK, transparent, 0, NULL, sockets, NETNS_SOCKETS) != 0)
-		_exit(EXIT_OURS);
-	for (int i = 0; i < NETNS_SOCKETS; i++)
-		close(sockets[i]);
+	send_sockets(c, sockets, transparent);
 	if (sethostname("sandbox", 7) != 0)
 		fail(c, EXIT_OURS, "cannot set the host name inside");
 	if (fs_enter(c->plan, &rep, &err) < 0 || forbid_namespaces(&err) < 0)
 		fail(c, EXIT_OURS, err.text);
 	if (c->plan->tty && (master = fs_terminal(&terminal, &err)) < 0)
 		fail(c, EXIT_OURS, err.text);
-	if (link_send(c->link_fd, NOTE_VIEW, rep.overlay, 0, rep.overlay ? NULL : rep.missing, &master, master >= 0) != 0)
+	if (link_send(c->link_fd, NOTE_VIEW, rep.overlay, 0, rep.overlay ? NULL : rep.missing, (int[]){ master, terminal }, master >= 0 ? 2 : 0) != 0)
 		_exit(EXIT_OURS);
 	if (master >= 0)
 		close(master);

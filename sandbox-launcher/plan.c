@@ -25,9 +25,9 @@ static const char *const system_dirs[] = { "usr", "bin", "sbin", "lib", "lib32",
 static const char *const empty_dirs[] = { "home", "root", "srv", "mnt", "media", NULL };
 static const char *const var_dirs[] = { "lib", "log", "tmp", "spool", "mail", "backups", "crash", NULL }; /* empty below /var */
 /* Folders below HOME that hold programs, not credentials. */
-static const char *const tool_dirs[] = { ".local/bin", ".local/lib", ".local/share/claude", ".local/share/uv", ".local/share/pipx", ".local/share/mise", ".local/share/fnm", ".local/share/pnpm",
+static const char *const tool_dirs[] = { ".local/bin", ".local/lib", ".local/share/claude", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx", ".local/share/mise", ".local/share/fnm", ".local/share/pnpm",
 	".cargo/bin", ".rustup", ".pyenv", ".nvm", ".fnm", ".volta", ".asdf", ".rbenv", ".rvm", ".nodenv", ".goenv", ".jenv", ".sdkman", ".deno/bin", ".bun", ".npm-global",
-	".yarn/bin", "go/bin", "sdk", ".dotnet", ".ghcup", ".juliaup", ".julia/juliaup", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3", ".pixi", ".krew/bin", ".opencode/bin", ".claude/local",
+	".yarn/bin", "go/bin", "sdk", ".dotnet/sdk", ".dotnet/shared", ".dotnet/host", ".dotnet/tools", ".ghcup", ".juliaup", ".julia/juliaup", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3", ".pixi/bin", ".pixi/envs", ".krew/bin", ".krew/store", ".opencode/bin", ".claude/local",
 	".rye", ".poetry/bin", ".elan", ".swiftly", ".foundry/bin", ".nix-profile", ".local/state/nix", NULL };
 static const char *const device_nodes[] = { "null", "zero", "full", "random", "urandom", "tty", NULL };
 
@@ -156,6 +156,7 @@ static int see_system(struct plan *p, struct err *err)
 	add(p, VIEW_LINK, "/dev/ptmx", "pts/ptmx", 0);
 	add(p, VIEW_PTS, "/dev/pts", NULL, 0);
 	add(p, VIEW_PROC, "/proc", NULL, 0);
+	add(p, VIEW_HIDE, "/proc/keys", NULL, 0); /* the user's keyrings are not per namespace */
 	add(p, VIEW_SYS, "/sys", NULL, 0);
 	return 0;
 }
@@ -391,7 +392,8 @@ static void find_sockets(struct plan *p)
 		end = path + strlen(path);
 		while (end > path && (end[-1] == '\n' || end[-1] == ' '))
 			*--end = 0;
-		if (share_of(p, path) == NULL)
+		/* Below an overlay a socket is dead anyway, but the overlay may turn out impossible. */
+		if (share_of(p, path) == NULL && !visible(p, path))
 			continue;
 		found[n++] = copy(p, path);
 	}

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -44,6 +45,7 @@ struct run {
 	struct trustdir trust;
 	struct gateway_register reg;
 	struct monitor monitor;
+	struct connector connector;
 	char name[64];
 	char *args; /* our command line, as one run of octets */
 	size_t args_len;
@@ -351,7 +353,7 @@ static int start(struct run *r, int *status, struct err *err)
 
 	m->plan = &r->plan;
 	m->gateway = &r->gateway;
-	m->terminal = m->pidfd = -1;
+	m->terminal = m->terminal_slave = m->pidfd = -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
 		return err_errno(err, "socketpair");
 	m->link_fd = pair[0];
@@ -367,12 +369,16 @@ static int start(struct run *r, int *status, struct err *err)
 	close(pair[1]);
 	if (write_maps(&r->plan, m->pid, err) < 0)
 		return -1;
+	/* From here on nobody of the payload's user may look into us: the control connection is root's, or the caller's. */
+	if (prctl(PR_SET_DUMPABLE, 0) != 0)
+		return err_errno(err, "PR_SET_DUMPABLE");
 	link_send(m->link_fd, NOTE_MAPPED, 0, 0, NULL, NULL, 0);
 	if (next_note(r, NOTE_NETWORK, &n, fds, &fd_n, status, err) < 0)
 		return -1;
-	if (fd_n != NETNS_SOCKETS)
-		return err_set(err, EPROTO, "listening sockets are missing");
-	memcpy(m->sockets, fds, sizeof(m->sockets));
+	for (unsigned i = 0, k = 0; i < NETNS_SOCKETS; i++)
+		m->sockets[i] = (n.b & 1 << i) && k < fd_n ? fds[k++] : -1;
+	if (m->sockets[NETNS_PROXY4] < 0)
+		return err_set(err, EPROTO, "the listening sockets are missing");
 	if (n.a == 0)
 		say_note("this kernel has no nftables TPROXY: only programs that use the proxy variables have a network");
 	if (register_sandbox(r, err) < 0)
@@ -381,8 +387,10 @@ static int start(struct run *r, int *status, struct err *err)
 		return -1;
 	if (n.a == 0)
 		say_note("%s is shown read-only without an overlay", n.text);
-	if (fd_n == 1)
+	if (fd_n == 2) {
 		m->terminal = fds[0];
+		m->terminal_slave = fds[1];
+	}
 	link_send(m->link_fd, NOTE_GO, 0, 0, NULL, NULL, 0);
 	return next_note(r, NOTE_STARTED, &n, fds, &fd_n, status, err);
 }
@@ -404,6 +412,7 @@ static int finish(struct run *r, const struct monitor_end *end)
 	int64_t requests, refused;
 
 	gateway_finish(&r->gateway, r->sandbox, &requests, &refused);
+	connector_end(&r->connector);
 	guard_finish(&r->guard);
 	if (strcmp(end->reason, "timeout") == 0)
 		say_note("the time was up");
@@ -433,14 +442,16 @@ static int run_checked(struct run *r, int *status, struct err *err)
 	if (r->policy.env.source_n > 0 && (r->reg.env_fd = environ_sources(&r->policy.env, err)) < 0)
 		return -1;
 	environ_wipe();
+	if (r->plan.was_root && !r->plan.stop_on_loss && connector_start(&r->connector, &r->gateway, err) < 0)
+		return -1;
 	if (plan_drop(&r->plan, err) < 0 || guard_prepare(&r->guard, &r->plan, &r->policy.wish, secrets, err) < 0 || guard_start(&r->guard, err) < 0)
 		return -1;
 	if (start(r, status, err) < 0) {
 		abandon(r);
 		return -1;
 	}
-	if (!r->plan.stop_on_loss)
-		r->monitor.registered = &r->reg;
+	r->monitor.registered = &r->reg;
+	r->monitor.connector = &r->connector;
 	r->monitor.sandbox = &r->sandbox;
 	say_started(r->sandbox, r->name, (int)r->monitor.pid, r->policy.name);
 	monitor_run(&r->monitor, &end);
@@ -457,7 +468,7 @@ int run_main(int argc, char **argv)
 	open_streams();
 	r->args = argv[0];
 	r->args_len = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
-	r->gateway.fd = r->guard.life_fd = r->guard.done_fd = r->policy.table_fd = r->reg.env_fd = -1;
+	r->gateway.fd = r->connector.fd = r->guard.life_fd = r->guard.done_fd = r->policy.table_fd = r->reg.env_fd = -1;
 	r->guard.sweeper = -1;
 	if (options_parse(&r->o, argc - 1, argv + 1, &err) < 0) {
 		say_error("%s", err.text);
@@ -473,6 +484,7 @@ int run_main(int argc, char **argv)
 		return EXIT_OURS;
 	}
 	if (run_checked(r, &status, &err) < 0) {
+		connector_end(&r->connector);
 		guard_finish(&r->guard);
 		say_error("%s", err.text);
 		say_exited(status, "error", -1, err.text);

@@ -45,7 +45,7 @@
 static const int allowed[] = {
 #define C(name) __NR_##name,
 #ifdef __x86_64__
-	C(access) C(alarm) C(arch_prctl) C(chown) C(creat) C(dup2) C(epoll_create) C(epoll_wait) C(epoll_ctl_old) C(epoll_wait_old) C(eventfd) C(fork) C(futimesat)
+	C(access) C(alarm) C(arch_prctl) C(chown) C(dup2) C(epoll_create) C(epoll_wait) C(epoll_ctl_old) C(epoll_wait_old) C(eventfd) C(fork) C(futimesat)
 	C(getdents) C(getpgrp) C(inotify_init) C(lchown) C(link) C(lstat) C(mkdir) C(pause) C(pipe) C(poll) C(readlink) C(rename) C(rmdir) C(select)
 	C(signalfd) C(stat) C(symlink) C(time) C(unlink) C(utime) C(utimes) C(vfork)
 #endif
@@ -240,7 +240,7 @@ static const struct {
 	{ __NR_personality, block_personality, 0 }, { __NR_ioctl, block_ioctl, 1 }, { __NR_fchmod, block_set_id, 1 }, { __NR_fchmodat, block_set_id, 2 },
 	{ NR_FCHMODAT2, block_set_id, 2 }, { __NR_mknodat, block_set_id, 2 }, { __NR_openat, block_set_id_open, 2 },
 #ifdef __x86_64__
-	{ __NR_chmod, block_set_id, 1 }, { __NR_mknod, block_set_id, 1 }, { __NR_open, block_set_id_open, 1 },
+	{ __NR_chmod, block_set_id, 1 }, { __NR_creat, block_set_id, 1 }, { __NR_mknod, block_set_id, 1 }, { __NR_open, block_set_id_open, 1 },
 #endif
 };
 #define BLOCKS (sizeof(blocks) / sizeof(blocks[0]))

@@ -6,11 +6,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#define LAST_WORDS_MS 1000
+
 static bool in_foreground(void) { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 
-void terminal_start(struct terminal *t, int master)
+void terminal_start(struct terminal *t, int master, int slave)
 {
-	*t = (struct terminal){ .master = master };
+	*t = (struct terminal){ .master = master, .slave = slave };
 	fcntl(master, F_SETFL, O_RDWR | O_NONBLOCK);
 	if (tcgetattr(STDIN_FILENO, &t->saved) == 0)
 		tcsetattr(master, TCSANOW, &t->saved); /* the modes the user is used to */
@@ -71,10 +73,8 @@ static void relay_output(struct terminal *t)
 
 	if (n > 0)
 		put(b, n);
-	else if (n == 0 || (errno != EAGAIN && errno != EINTR && errno != EIO))
-		t->output_ended = true;
-	else if (errno == EIO)
-		t->output_ended = true; /* nobody inside has it open */
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		t->output_ended = true; /* EIO: its session has ended, and all that was written is read */
 }
 
 void terminal_turn(struct terminal *t, const struct pollfd fds[2])
@@ -105,11 +105,12 @@ void terminal_turn(struct terminal *t, const struct pollfd fds[2])
 
 void terminal_end(struct terminal *t)
 {
-	char b[TERMINAL_BUFFER];
-	ssize_t n;
+	struct pollfd f = { .fd = t->master, .events = POLLIN };
 
-	while ((n = read(t->master, b, sizeof(b))) > 0 || (n < 0 && errno == EINTR))
-		put(b, n);
+	close(t->slave);
+	/* What was written last may still be on its way inside the kernel; the end of it is EIO. */
+	while (!t->output_ended && poll(&f, 1, LAST_WORDS_MS) > 0)
+		relay_output(t);
 	if (t->raw)
 		tcsetattr(STDIN_FILENO, TCSADRAIN, &t->saved);
 	t->raw = false;

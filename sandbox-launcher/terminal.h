@@ -11,14 +11,14 @@
 
 #define TERMINAL_BUFFER 8192
 struct terminal {
-	int master;
+	int master, slave;    /* the slave is kept open: the command may close it for a while and open it again */
 	bool raw;             /* the caller's terminal is in raw mode now */
 	bool input_ended, output_ended;
 	struct termios saved;
 	char in[TERMINAL_BUFFER];
 	unsigned in_at, in_n; /* typed, not yet taken by the sandbox */
 };
-void terminal_start(struct terminal *t, int master);
+void terminal_start(struct terminal *t, int master, int slave);
 /* After SIGCONT, or when we may have come to the foreground. */
 void terminal_foreground(struct terminal *t);
 void terminal_size(const struct terminal *t);
