@@ -39,7 +39,7 @@ struct client {
 	bool record_due;
 	bool dest_known;    /* the destination is in the table */
 	bool tls_decided;
-	bool crlf_skipped;
+	bool crlf_skipped, awaits_slot;
 	bool keep;          /* of the request in progress */
 	bool chunked, is_head;
 	size_t scan;
@@ -454,6 +454,12 @@ static bool next_request(struct client *cl)
 	}
 	if (buf_len(&c->in) == 0)
 		return false;
+	/* audit is behind, not gone: the head waits where it is, as with any slow peer */
+	cl->awaits_slot = reporter_ok(cl->w->rep) && !reporter_slot_free(cl->w->rep);
+	if (cl->awaits_slot) {
+		cl->w->slots_awaited = true;
+		return false;
+	}
 	n = h1_head_end(buf_data(&c->in), buf_len(&c->in), &cl->scan, &h1_limits_default, &f);
 	if (n == 0)
 		return false;
@@ -551,6 +557,8 @@ static void http(struct client *cl)
 		return;
 	}
 	if (c->failed || c->eof) {
+		if (cl->x == NULL && cl->awaits_slot && !c->failed)
+			return; /* served, or found gone, when there is a slot */
 		if (cl->x == NULL && buf_len(&c->in) > 0 && c->eof_clean && !c->failed) {
 			/* half a head, then the end: an unreadable request, recorded as one */
 			char id[33];
@@ -764,6 +772,16 @@ const struct exchange_host worker_exchange_host = { host_begin, host_secret, hos
 
 /* --- time-outs ----------------------------------------------------------------------------------------------------- */
 
+void clients_slots_freed(struct worker *w)
+{
+	if (!w->slots_awaited)
+		return;
+	w->slots_awaited = false;
+	for (struct conn *c = w->clients.head; c != NULL; c = c->next)
+		if (((struct client *)c)->awaits_slot)
+			conn_kick(c);
+}
+
 void clients_end(struct worker *w)
 {
 	while (w->clients.head != NULL)
@@ -814,7 +832,7 @@ void client_sweep(struct worker *w)
 				fail(cl, REFUSAL_CLIENT_CLOSED, "tls_timeout", false);
 			break;
 		case CL_HTTP:
-			if (cl->x == NULL && buf_len(&c->in) > 0 && now - c->active_ms > LIMIT_HEAD_MS)
+			if (cl->x == NULL && !cl->awaits_slot && buf_len(&c->in) > 0 && now - c->active_ms > LIMIT_HEAD_MS)
 				end(cl, false);
 			else if (now - c->active_ms > LIMIT_IDLE_MS && (cl->x == NULL || buf_len(&c->out) > 0 || cl->body_left))
 				end(cl, false);

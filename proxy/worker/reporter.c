@@ -64,8 +64,10 @@ void reporter_link(struct reporter *r, struct ipc *link)
 {
 	r->link = link;
 	r->audit_ok = false;
-	if (link == NULL)
+	if (link == NULL) {
+		clients_slots_freed(r->w); /* they are refused now */
 		return;
+	}
 	r->unsent = r->head;
 }
 
@@ -119,6 +121,7 @@ static void acknowledged(struct reporter *r, uint64_t number)
 		free(p);
 	}
 	send_pending(r);
+	clients_slots_freed(r->w);
 }
 
 void reporter_message(struct reporter *r, const struct ipc_msg *m, int *fd_taken)
@@ -132,11 +135,24 @@ void reporter_message(struct reporter *r, const struct ipc_msg *m, int *fd_taken
 		acknowledged(r, ((const struct msg_recorded *)(const void *)m->data)->number);
 		break;
 	case MSG_AUDIT_STATE:
+		clients_slots_freed(r->w);
 		r->audit_ok = ((const struct msg_audit_state *)(const void *)m->data)->ok == 1 && r->slots != NULL;
 		break;
 	default:
 		break;
 	}
+}
+
+/* Whether the next request would get a slot. */
+bool reporter_slot_free(const struct reporter *r)
+{
+	for (uint32_t i = 0; i < INFLIGHT_SLOTS; i++) {
+		uint32_t k = (r->hint + i) % INFLIGHT_SLOTS;
+
+		if (!r->used[k] && __atomic_load_n(&r->slots[k].state, __ATOMIC_ACQUIRE) == 0)
+			return true;
+	}
+	return false;
 }
 
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields)

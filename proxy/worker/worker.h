@@ -61,6 +61,7 @@ struct worker {
 	struct watch listener_watch[MSG_LISTENERS_MAX];
 	unsigned listener_n;
 	bool accept_paused;
+	bool slots_awaited; /* some client waits for an in-flight slot */
 	size_t memory; /* octets in the queues of all connections, as of the last sweep */
 	struct conn_list clients, upstream_conns;
 	struct handles handles;
@@ -81,6 +82,8 @@ struct reporter *reporter_new(struct worker *w);
 void reporter_link(struct reporter *r, struct ipc *link); /* NULL: gone */
 void reporter_message(struct reporter *r, const struct ipc_msg *m, int *fd_taken);
 bool reporter_ok(const struct reporter *r);
+/* False: every slot is taken and audit is only slow; the next head waits unread. Only while reporter_ok. */
+bool reporter_slot_free(const struct reporter *r);
 /* A slot for a request, filled with what is known; INFLIGHT_NO_SLOT when none is free. */
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields);
 /* Queues a record; common fields (policy) are added. */
@@ -124,6 +127,7 @@ void names_tick(struct names *n);
 /* client.c */
 void client_accept(struct worker *w, int fd, uint8_t listener_kind);
 void client_sweep(struct worker *w);
+void clients_slots_freed(struct worker *w); /* those that wait for a slot go on */
 void clients_end(struct worker *w); /* all of them, with their records */
 extern const struct exchange_host worker_exchange_host;
 /* From tls.c's client hello callback. */

@@ -90,4 +90,38 @@ if unshare $inner true 2>/dev/null; then
 else
 	skip "no mount namespace to make a small disk in"
 fi
+# a slow audit is waited for: more requests than there are in-flight slots, none refused, each recorded once
+cat >"$WORK/many.py" <<'P'
+import collections, http.client, os, time
+c = http.client.HTTPSConnection("api.test", timeout=50); codes = collections.Counter()
+for i in range(1300):
+    c.request("GET", "/v1/slot%d" % i); r = c.getresponse(); r.read(); codes[r.status] += 1
+    if i in (0, 900): open("at%d" % i, "w").close()
+    while i == 0 and not os.path.exists("go"): time.sleep(0.02)
+print(dict(codes))
+P
+rm -f "$WORK"/at* "$WORK/go"
+(cd "$WORK" && E2E_SECRET=$SECRET timeout 100 "$SP" run --quiet --policy policy.yaml --name slots -- python3 many.py) >"$T/many" 2>&1 &
+many=$!
+PIDS+=($many)
+if wait_for 20 test -e "$WORK/at0"; then
+	ap=$(python3 -c "
+import json, socket
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('$STATE/run/control.sock'); s.send(b'{\"id\":1,\"op\":\"status\"}')
+print([r['pid'] for r in json.loads(s.recv(65536))['ok']['roles'] if r['role'] == 'audit'][0])")
+	kill -STOP "$ap"
+	touch "$WORK/go"
+	wait_for 40 test -e "$WORK/at900"
+	# it runs dry of slots by itself; what shows is that the client stands still
+	n=-1
+	for _ in $(seq 100); do m=$(grep -c slot "$T/ngx/access.log"); [ "$m" = "$n" ] && break; n=$m; sleep 0.2; done
+	kill -CONT "$ap"
+fi
+wait $many
+has "1300 requests while audit stood still: all served" "$T/many" "{200: 1300}"
+n=$(grep -c slot "$T/ngx/access.log")
+[ "$n" -eq 1300 ] && ok "each went upstream once" || not_ok "each went upstream once" "$n"
+"$SP" stop --all >/dev/null 2>&1
+n=$(record_count '"kind":"request"' '"path":"/v1/slot')
+[ "$n" -eq 1300 ] && ok "each has one record" || not_ok "each has one record" "$n of 1300"
 check_done
