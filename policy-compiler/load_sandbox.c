@@ -1,209 +1,186 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `sandbox:` section: rows drive what is known, its type, and the key it has in the table. */
+/* The `sandbox:` section: rows drive what is known and its type; a key's name in the table is its path. */
 #include <stdio.h>
 
-#include "model.h"
+#include "../common/policy/sandbox_spec.h"
+#include "load.h"
 
-enum type { T_TEXT, T_LIST, T_SIZE, T_NUMBER, T_TIME, T_MILLI, T_BOOL, T_MAP_SET };
-struct row {
-	const char *key;
-	enum type type;
-	const char *values; /* allowed words, "a|b", or NULL */
-	const char *later;
+struct section_ctx {
+	struct load *l;
+	const char *prefix; /* "filesystem.", or "" */
 };
-struct section {
-	const char *name; /* below sandbox; "" is sandbox itself */
-	const struct row *rows;
-	size_t n;
-};
-static const struct row own[] = { { "isolation", T_TEXT, "namespace", NULL }, { "on_misuse", T_TEXT, "record|stop_sandbox", NULL },
-	{ "on_gateway_loss", T_TEXT, "wait|stop", NULL }, { "require", T_LIST, NULL, NULL } };
-static const struct row fs[] = { { "root", T_TEXT, "host", NULL }, { "home", T_TEXT, "tools|empty|host", NULL }, { "write", T_LIST, NULL, NULL }, { "read", T_LIST, NULL, NULL },
-	{ "hide", T_LIST, NULL, NULL }, { "protect", T_LIST, NULL, NULL }, { "scratch", T_SIZE, NULL, NULL }, { "persist", T_LIST, NULL, "(folders that persist)" } };
-static const struct row process[] = { { "user", T_TEXT, NULL, NULL }, { "nested_sandboxes", T_BOOL, "false", NULL } };
-static const struct row env[] = { { "keep", T_LIST, NULL, NULL }, { "set", T_MAP_SET, NULL, NULL } };
-static const struct row resources[] = { { "memory", T_SIZE, NULL, NULL }, { "cpus", T_MILLI, NULL, NULL }, { "processes", T_NUMBER, NULL, NULL },
-	{ "open_files", T_NUMBER, NULL, NULL }, { "wall_time", T_TIME, NULL, NULL }, { "idle_time", T_TIME, NULL, NULL } };
-#define SECTION(name, rows) { name, rows, sizeof(rows) / sizeof((rows)[0]) }
-static const struct section sections[] = { SECTION("", own), SECTION("filesystem", fs), SECTION("process", process), SECTION("process.environment", env), SECTION("resources", resources) };
 
-static void add(struct policy *p, const char *section, const char *key, struct str value)
+static void add(struct section_ctx *c, const char *key, struct str value)
 {
+	struct policy *p = c->l->p;
 	struct buf b = { 0 };
 
-	if (p->sandbox_n % 64 == 0) {
-		struct pol_kv *more = arena_zalloc(&p->mem, (p->sandbox_n + 64) * sizeof(*more));
+	if (p->sandbox_n == p->sandbox_cap) {
+		unsigned cap = p->sandbox_cap ? p->sandbox_cap * 2 : 32;
+		struct pol_kv *more = arena_alloc(c->l->a, cap * sizeof(*more));
 
 		if (p->sandbox_n)
 			memcpy(more, p->sandbox, p->sandbox_n * sizeof(*more));
 		p->sandbox = more;
+		p->sandbox_cap = cap;
 	}
-	if (section[0])
-		buf_addf(&b, "%s.", section);
-	buf_addz(&b, key);
-	p->sandbox[p->sandbox_n++] = (struct pol_kv){ arena_str(&p->mem, buf_str(&b)), value };
+	buf_addf(&b, "%s%s", c->prefix, key);
+	p->sandbox[p->sandbox_n++] = (struct pol_kv){ arena_str(c->l->a, buf_str(&b)), value };
 	buf_fini(&b);
 }
 
-static void add_u64(struct policy *p, const char *section, const char *key, uint64_t v)
+static void on_text(void *arg, const struct schema_row *row, const struct schema_value *v) { add(arg, row->key, v->text); }
+
+static void on_number(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
+	struct section_ctx *c = arg;
 	char t[24];
 
-	snprintf(t, sizeof(t), "%llu", (unsigned long long)v);
-	add(p, section, key, arena_str(&p->mem, str_of(t)));
+	snprintf(t, sizeof(t), "%llu", (unsigned long long)v->number);
+	add(c, row->key, arena_str(c->l->a, str_of(t)));
 }
 
-/* NUMBER[.FRACTION] UNIT; units as "name\0" with factors. */
-static bool with_unit(struct str s, const char *const *units, const uint64_t *factors, size_t n, uint64_t *out)
+static void on_texts(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	size_t i = 0;
-	uint64_t v;
+	for (unsigned i = 0; i < v->n; i++)
+		add(arg, row->key, v->items[i]->text);
+}
 
-	while (i < s.n && s.p[i] >= '0' && s.p[i] <= '9')
-		i++;
-	if (!str_u64(str_mk(s.p, i), UINT64_MAX >> 24, &v))
-		return false;
-	for (size_t k = 0; k < n; k++) {
-		if (str_eq(str_mk(s.p + i, s.n - i), str_of(units[k])) && v <= (UINT64_MAX >> 1) / factors[k]) {
-			*out = v * factors[k];
-			return true;
-		}
+/* Names of folders and files: absolute, below ~, or relative to the working directory. */
+static void on_paths(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct section_ctx *c = arg;
+
+	for (unsigned i = 0; i < v->n; i++) {
+		struct str s = v->items[i]->text;
+
+		if (s.n >= 4096)
+			ERROR_AT(c->l, v->items[i], "an entry of `%s` is too long", row->key);
+		else if (s.p[0] == '~' && s.n > 1 && s.p[1] != '/')
+			ERROR_AT(c->l, v->items[i], "`%.*s`: only ~ and ~/... are known, not another user's home", DIAG_STR(s));
+		else
+			add(c, row->key, s);
 	}
-	return false;
 }
 
-static bool word_in(const char *words, struct str w)
+static bool variable_ok(struct str s)
 {
-	const char *p = words;
+	for (size_t i = 0; i < s.n; i++)
+		if (s.p[i] == '=' || s.p[i] == ' ' || (unsigned char)s.p[i] < 0x20)
+			return false;
+	return s.n > 0 && s.n <= 200;
+}
 
-	while (*p) {
-		size_t n = strcspn(p, "|");
+static void on_keep(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct section_ctx *c = arg;
 
-		if (n == w.n && memcmp(p, w.p, n) == 0)
-			return true;
-		p += n + (p[n] == '|');
+	for (unsigned i = 0; i < v->n; i++) {
+		if (variable_ok(v->items[i]->text))
+			add(c, row->key, v->items[i]->text);
+		else
+			ERROR_AT(c->l, v->items[i], "`%.*s` is not the name of a variable", DIAG_STR(v->items[i]->text));
 	}
-	return false;
 }
 
-static void value(struct policy *p, const char *section, const struct row *r, struct yaml_node *v, struct diag *d)
+static void on_set(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	static const char *const size_units[] = { "", "KiB", "MiB", "GiB", "KB", "MB", "GB" }, *const time_units[] = { "s", "m", "h", "d", "ms" };
-	static const uint64_t sizes[] = { 1, 1024, 1024 * 1024, 1024 * 1024 * 1024, 1000, 1000000, 1000000000 }, times[] = { 1000, 60000, 3600000, 86400000, 1 };
-	uint64_t u;
+	struct section_ctx *c = arg;
 
-	if (r->type == T_LIST) {
-		if (v->kind != YAML_LIST) {
-			diag_error(d, v, "`%s` must be a list", r->key);
-			return;
-		}
-		if (v->n > 60) {
-			diag_error(d, v, "`%s` has more than 60 entries", r->key);
-			return;
-		}
-		for (unsigned i = 0; i < v->n; i++) {
-			if (v->items[i]->kind != YAML_TEXT)
-				diag_error(d, v->items[i], "an entry of `%s` must be text", r->key);
-			else
-				add(p, section, r->key, v->items[i]->text);
-		}
+	(void)row;
+	if (v->n > SPEC_LIST_MAX) {
+		ERROR_AT(c->l, v->node, "`set` has more than %d entries", SPEC_LIST_MAX);
 		return;
 	}
-	if (r->type == T_MAP_SET) {
-		if (v->kind != YAML_MAP) {
-			diag_error(d, v, "`%s` must be a map", r->key);
-			return;
-		}
-		for (unsigned i = 0; i < v->n && i < 60; i++) {
-			if (v->items[2 * i + 1]->kind != YAML_TEXT) {
-				diag_error(d, v->items[2 * i + 1], "a variable's value must be text");
-				continue;
-			}
-			add(p, section, "set.name", v->items[2 * i]->text);
-			add(p, section, "set.value", v->items[2 * i + 1]->text);
-		}
-		return;
-	}
-	if (v->kind != YAML_TEXT) {
-		diag_error(d, v, "`%s` must be text", r->key);
-		return;
-	}
-	if (r->values != NULL && !word_in(r->values, v->text)) {
-		diag_error(d, v, "`%s: %.*s` is not supported by this version of sallyport; possible: %s", r->key, (int)v->text.n, v->text.p, r->values);
-		return;
-	}
-	switch (r->type) {
-	case T_SIZE:
-		if (!with_unit(v->text, size_units, sizes, 7, &u))
-			diag_error(d, v, "`%s` is a size such as 512MiB", r->key);
-		else
-			add_u64(p, section, r->key, u);
-		break;
-	case T_TIME:
-		if (!with_unit(v->text, time_units, times, 5, &u))
-			diag_error(d, v, "`%s` is a time such as 90s, 10m, 1h", r->key);
-		else
-			add_u64(p, section, r->key, u);
-		break;
-	case T_NUMBER:
-		if (!str_u64(v->text, 1u << 30, &u) || u == 0)
-			diag_error(d, v, "`%s` is a number from 1", r->key);
-		else
-			add_u64(p, section, r->key, u);
-		break;
-	case T_MILLI: {
-		const char *dot = v->text.n ? memchr(v->text.p, '.', v->text.n) : NULL;
-		uint64_t whole, part = 0;
+	for (unsigned i = 0; i < v->n; i++) {
+		const struct yaml_node *key = v->items[2 * i], *value = v->items[2 * i + 1];
 
-		if (!str_u64(str_mk(v->text.p, dot ? (size_t)(dot - v->text.p) : v->text.n), 4096, &whole) || (dot && ((size_t)(v->text.p + v->text.n - dot) != 2 || !str_u64(str_mk(dot + 1, 1), 9, &part))))
-			diag_error(d, v, "`%s` is a number such as 2 or 1.5", r->key);
-		else
-			add_u64(p, section, r->key, whole * 1000 + part * 100);
-		break;
-	}
-	default:
-		add(p, section, r->key, v->text);
-		break;
+		if (!variable_ok(key->text))
+			ERROR_AT(c->l, key, "`%.*s` is not the name of a variable", DIAG_STR(key->text));
+		else if (value->kind == YAML_LIST || value->kind == YAML_MAP || value->text.n > UINT16_MAX)
+			ERROR_AT(c->l, value, "the value of a variable is text");
+		else {
+			add(c, "set.name", key->text);
+			add(c, "set.value", value->kind == YAML_NULL && value->text.n == 0 ? STR("") : value->text);
+		}
 	}
 }
 
-static void section(struct policy *p, const struct section *s, struct yaml_node *n, struct diag *d)
+static void parse(struct section_ctx *outer, const struct schema_value *v, const char *prefix, const char *where, const struct schema_row *rows, size_t n)
 {
-	struct schema_row known[32];
-	size_t count = 0;
+	struct section_ctx c = { outer->l, prefix };
 
-	for (size_t i = 0; i < s->n; i++)
-		known[count++] = (struct schema_row){ s->rows[i].key, s->rows[i].later };
-	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
-		const char *sub = sections[i].name;
-		size_t l = strlen(s->name);
-
-		if (l == 0 ? (sub[0] && strchr(sub, '.') == NULL) : (strncmp(sub, s->name, l) == 0 && sub[l] == '.'))
-			known[count++] = (struct schema_row){ l ? sub + l + 1 : sub, NULL };
-	}
-	schema_keys(d, n, known, count, s->name[0] ? s->name : "sandbox");
-	for (size_t i = 0; i < s->n; i++) {
-		struct yaml_node *v = yaml_get(n, s->rows[i].key);
-
-		if (v != NULL && v->kind != YAML_NULL && s->rows[i].later == NULL)
-			value(p, s->name, &s->rows[i], v, d);
-	}
-	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
-		const char *sub = sections[i].name;
-		size_t l = strlen(s->name);
-		struct yaml_node *v;
-
-		if (!(l == 0 ? (sub[0] && strchr(sub, '.') == NULL) : (strncmp(sub, s->name, l) == 0 && sub[l] == '.')))
-			continue;
-		v = yaml_get(n, l ? sub + l + 1 : sub);
-		if (v == NULL || v->kind == YAML_NULL)
-			continue;
-		if (v->kind != YAML_MAP)
-			diag_error(d, v, "`%s` must be a map", sub);
-		else
-			section(p, &sections[i], v, d);
-	}
+	schema_parse(c.l->d, v->node, where, rows, n, &c);
 }
 
-void policy_load_sandbox(struct policy *p, struct yaml_node *n, struct diag *d);
-void policy_load_sandbox(struct policy *p, struct yaml_node *n, struct diag *d) { section(p, &sections[0], n, d); }
+static const struct schema_row fs_rows[] = {
+	{ "root", SCHEMA_WORD, false, on_text, "host", 0, 0 },
+	{ "home", SCHEMA_WORD, false, on_text, "tools|empty|host", 0, 0 },
+	{ "write", SCHEMA_TEXTS, false, on_paths, NULL, 0, SPEC_LIST_MAX },
+	{ "read", SCHEMA_TEXTS, false, on_paths, NULL, 0, SPEC_LIST_MAX },
+	{ "hide", SCHEMA_TEXTS, false, on_paths, NULL, 0, SPEC_LIST_MAX },
+	{ "protect", SCHEMA_TEXTS, false, on_paths, NULL, 0, SPEC_LIST_MAX },
+	{ "scratch", SCHEMA_SIZE, false, on_number, NULL, 1 << 20, 0 },
+	{ "persist", SCHEMA_LATER, false, NULL, "folders that persist", 0, 0 },
+};
+static const struct schema_row environment_rows[] = {
+	{ "keep", SCHEMA_TEXTS, false, on_keep, NULL, 0, SPEC_LIST_MAX },
+	{ "set", SCHEMA_MAP, false, on_set, NULL, 0, 0 },
+};
+
+static void on_environment(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	parse(arg, v, "process.environment.", "process.environment", SCHEMA_ROWS(environment_rows));
+}
+
+static void on_nothing(void *arg, const struct schema_row *row, const struct schema_value *v) { (void)arg, (void)row, (void)v; }
+
+static const struct schema_row process_rows[] = {
+	{ "user", SCHEMA_TEXT, false, on_text, NULL, 0, 0 },
+	{ "environment", SCHEMA_MAP, false, on_environment, NULL, 0, 0 },
+	{ "nested_sandboxes", SCHEMA_WORD, false, on_nothing, "false", 0, 0 },
+};
+static const struct schema_row resource_rows[] = {
+	{ "memory", SCHEMA_SIZE, false, on_number, NULL, 1 << 20, 0 },
+	{ "cpus", SCHEMA_DECIMAL, false, on_number, NULL, 100, 4096000 },
+	{ "processes", SCHEMA_NUMBER, false, on_number, NULL, 1, 1 << 22 },
+	{ "open_files", SCHEMA_NUMBER, false, on_number, NULL, 16, 1 << 20 },
+	{ "wall_time", SCHEMA_TIME, false, on_number, NULL, 1, 0 },
+	{ "idle_time", SCHEMA_TIME, false, on_number, NULL, 1, 0 },
+};
+
+static void on_filesystem(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	parse(arg, v, "filesystem.", "filesystem", SCHEMA_ROWS(fs_rows));
+}
+
+static void on_process(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	parse(arg, v, "process.", "process", SCHEMA_ROWS(process_rows));
+}
+
+static void on_resources(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	parse(arg, v, "resources.", "resources", SCHEMA_ROWS(resource_rows));
+}
+
+static const struct schema_row sandbox_rows[] = {
+	{ "isolation", SCHEMA_WORD, false, on_text, "namespace", 0, 0 },
+	{ "filesystem", SCHEMA_MAP, false, on_filesystem, NULL, 0, 0 },
+	{ "process", SCHEMA_MAP, false, on_process, NULL, 0, 0 },
+	{ "resources", SCHEMA_MAP, false, on_resources, NULL, 0, 0 },
+	{ "on_misuse", SCHEMA_WORD, false, on_text, "record|stop_sandbox", 0, 0 },
+	{ "on_gateway_loss", SCHEMA_WORD, false, on_text, "wait|stop", 0, 0 },
+	{ "require", SCHEMA_TEXTS, false, on_texts, NULL, 0, SPEC_LIST_MAX },
+};
+
+void load_sandbox(struct load *l, const struct yaml_node *n)
+{
+	struct section_ctx c = { l, "" };
+
+	schema_parse(l->d, n, "sandbox", SCHEMA_ROWS(sandbox_rows), &c);
+}

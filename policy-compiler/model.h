@@ -2,16 +2,24 @@
 #ifndef SP_POLICY_MODEL_H
 #define SP_POLICY_MODEL_H
 /* A policy as read from YAML and checked: what the compiler writes and ref_eval evaluates. Everything lives in one arena. */
-#include "../common/conf/yaml.h"
+#include "../common/conf/schema.h"
 #include "../common/policy/decide.h"
 
+#define POLICY_RULES_MAX 1000000u  /* of all destinations, a list of hosts counted for each */
+#define POLICY_DESTS_MAX 1000000u
+#define POLICY_SECRETS_MAX 10000u
+
+struct pol_place {
+	uint32_t line, col;
+};
 struct pol_secret {
 	struct str name, arg;
 	enum secret_source source;
 	struct str *hosts;
-	unsigned host_n, line;
+	unsigned host_n;
 	uint32_t index;
 	bool used;
+	struct pol_place at;
 };
 struct pol_rule {
 	bool deny, any;
@@ -20,31 +28,32 @@ struct pol_rule {
 	struct str pattern; /* canonical match form */
 	struct str written; /* as in the file, without the method */
 	struct str id, source;
+	bool id_given;
+	struct pol_place at;
 };
 struct pol_inject {
 	enum inject_kind kind;
 	struct pol_secret *secret;
 	struct str username, name, format, env;
-};
-struct pol_ca {
-	struct str der;
+	struct pol_place at;
 };
 struct pol_dest {
 	enum scheme scheme;
 	struct canon_host host;
 	uint16_t port;
-	bool port_written;
+	bool port_written, id_given;
 	struct str id, source;
-	uint32_t line, index;
+	struct pol_place at;
 	struct cidr *addresses;
 	unsigned address_n;
 	struct ip connect_ip;
 	uint16_t connect_port;
 	uint8_t tls_min;
-	struct pol_ca *cas;
+	struct str *cas; /* DER */
 	unsigned ca_n;
-	bool log_query, encoded_slash, empty_segments, raw;
-	struct pol_rule *rules;
+	bool log_query;
+	struct canon_path_opts paths;
+	struct pol_rule *rules; /* allow and deny, those of allow first */
 	unsigned rule_n;
 	struct pol_inject *injects;
 	unsigned inject_n;
@@ -58,22 +67,28 @@ struct policy {
 	bool explain_denials;
 	struct pol_secret *secrets;
 	unsigned secret_n;
-	struct pol_dest *dests;
-	unsigned dest_n;
+	struct pol_dest *dests; /* sorted by scheme, port, host */
+	unsigned dest_n, dest_cap, rule_n;
 	struct pol_kv *sandbox;
-	unsigned sandbox_n;
+	unsigned sandbox_n, sandbox_cap;
+	/* SHA-256 of the file alone, or, with others (tls.ca), over its digest and theirs in the order of their use. */
+	uint8_t digest[32];
 };
 
 /* Reads and checks one policy file. 0, or -1 when d->errors > 0. p is always to be freed. */
 int policy_load(struct policy *p, const char *path, struct diag *d);
-/* From memory: `dir` is where relative files are looked for (NULL: tls.ca cannot be used). */
+/* From memory: `dir` is where relative files are looked for (NULL: no file is read). */
 int policy_parse(struct policy *p, const char *text, size_t n, const char *dir, struct diag *d);
 void policy_free(struct policy *p);
 
 /* Writes the table: to a temporary name beside out, fsync, rename. Same input, same octets. */
 int policy_write(const struct policy *p, const char *out, struct err *err);
+/* The table in a memfd of its own. */
+int policy_image(const struct policy *p, int *fd, struct err *err);
 
 /* The slow, obvious evaluator: what the table must agree with. */
 void ref_eval(const struct policy *p, const struct facts *f, struct decision *out);
 const struct pol_dest *ref_dest(const struct policy *p, enum scheme scheme, struct str host, uint16_t port);
+bool ref_method(const struct pol_rule *r, struct str method);
+bool ref_path(const struct pol_rule *r, struct str path);
 #endif

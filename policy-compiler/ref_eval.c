@@ -1,83 +1,146 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The second, slow, obvious evaluator. It shares no matching code with the table: patterns are expanded recursively over
- * segments, straight from what the language says.
+ * The second, slow, obvious evaluator. It shares no matching code with the table: patterns are tried recursively, segment
+ * by segment, straight from what the language says.
  */
 #include "model.h"
 
-static bool seg(const char *p, size_t pn, const char *s, size_t sn, bool fold)
+/* --- within a segment ---------------------------------------------------------------------------------------------- */
+
+static bool part(struct str p, struct str s, bool fold)
 {
-	if (pn == 0)
-		return sn == 0;
-	if (p[0] == '*')
-		return seg(p + 1, pn - 1, s, sn, fold) || (sn > 0 && seg(p, pn, s + 1, sn - 1, fold));
-	if (sn == 0 || (fold ? ascii_lower(p[0]) != ascii_lower(s[0]) : p[0] != s[0]))
+	if (p.n == 0)
+		return s.n == 0;
+	if (p.p[0] == '*') {
+		for (size_t i = 0; i <= s.n; i++)
+			if (part(str_mk(p.p + 1, p.n - 1), str_mk(s.p + i, s.n - i), fold))
+				return true;
 		return false;
-	return seg(p + 1, pn - 1, s + 1, sn - 1, fold);
+	}
+	if (s.n == 0 || (fold ? ascii_lower(p.p[0]) != ascii_lower(s.p[0]) : p.p[0] != s.p[0]))
+		return false;
+	return part(str_mk(p.p + 1, p.n - 1), str_mk(s.p + 1, s.n - 1), fold);
 }
 
-/* Both begin behind a slash. */
-static bool path(const char *p, size_t pn, const char *s, size_t sn, bool deny)
+static struct str name_of(struct str s)
 {
-	size_t a = 0, b = 0, cut;
+	size_t i = 0;
 
-	while (a < pn && p[a] != '/')
-		a++;
-	while (b < sn && s[b] != '/')
-		b++;
-	if (a == 2 && p[0] == '*' && p[1] == '*') {
-		if (a == pn)
+	while (i < s.n && s.p[i] != ';')
+		i++;
+	return str_mk(s.p, i);
+}
+
+/* Of a deny's pattern: empty but for parameters. */
+static bool empty(struct str p) { return name_of(p).n == 0 && memchr(p.p, '*', p.n) == NULL; }
+static bool star(struct str p) { return str_eq(p, STR("*")); }
+static bool double_star(struct str p) { return str_eq(p, STR("**")); }
+
+static bool segment(struct str p, struct str s, bool deny)
+{
+	if (star(p))
+		return deny || s.n > 0;
+	return part(p, s, deny) || (deny && part(name_of(p), name_of(s), true));
+}
+
+/* --- a path -------------------------------------------------------------------------------------------------------- */
+
+/* What is left of a path: its next segment and the rest. A path that has ended has no next one. */
+struct rest {
+	struct str s;
+	bool end;
+};
+
+static struct rest begin(struct str path) { return (struct rest){ str_mk(path.p + 1, path.n - 1), false }; }
+
+static struct str next(struct rest *r)
+{
+	size_t i = 0;
+	struct str seg;
+
+	while (i < r->s.n && r->s.p[i] != '/')
+		i++;
+	seg = str_mk(r->s.p, i);
+	r->end = i == r->s.n;
+	if (!r->end)
+		r->s = str_mk(r->s.p + i + 1, r->s.n - i - 1);
+	return seg;
+}
+
+/* One segment, or as many as there are, stand for "**": at the end of a pattern one at least. */
+static bool allowed(struct rest p, struct rest s)
+{
+	struct rest after_p = p, after_s = s;
+	struct str want;
+
+	if (p.end || s.end)
+		return p.end && s.end;
+	want = next(&after_p);
+	if (double_star(want)) {
+		struct rest more = after_p;
+
+		while (!more.end && double_star(next(&more))) /* one after another says no more than one */
+			after_p = more;
+		if (after_p.end)
 			return true;
-		/* no segment, or one and then again */
-		if (path(p + 3, pn - 3, s, sn, deny))
+		if (allowed(after_p, s))
 			return true;
-		return b < sn && path(p, pn, s + b + 1, sn - b - 1, deny);
+		next(&after_s);
+		return allowed(p, after_s);
 	}
-	cut = b;
-	for (size_t i = 0; deny && i < b; i++) {
-		if (s[i] == ';') {
-			cut = i;
-			break;
+	return segment(want, next(&after_s), false) && allowed(after_p, after_s);
+}
+
+/* Nothing but what may stand for nothing: "**"s, and one "*" as the last segment that is not empty. */
+static bool covers_parent(struct rest p)
+{
+	while (!p.end) {
+		struct str want = next(&p);
+
+		if (star(want)) {
+			while (!p.end)
+				if (!empty(next(&p)))
+					return false;
+			return true;
 		}
+		if (!double_star(want) && !empty(want))
+			return false;
 	}
-	if (a == 1 && p[0] == '*' ? cut == 0 : !seg(p, a, s, cut, deny))
-		return false;
-	if ((a == pn) != (b == sn))
-		return false;
-	return a == pn || path(p + a + 1, pn - a - 1, s + b + 1, sn - b - 1, deny);
+	return true;
 }
 
-static bool whole(struct str p, struct str s, bool deny)
+static bool denied(struct rest p, struct rest s)
 {
-	if (p.p[0] != '/' || s.p[0] != '/')
-		return str_eq(p, s);
-	return path(p.p + 1, p.n - 1, s.p + 1, s.n - 1, deny);
+	struct rest after_p = p, after_s = s;
+	struct str want, have;
+
+	if (!p.end) {
+		want = next(&after_p);
+		if (empty(want)) /* an empty segment of a deny says nothing */
+			return denied(after_p, s);
+	}
+	if (s.end)
+		return covers_parent(p);
+	have = next(&after_s);
+	if (name_of(have).n == 0 && denied(p, after_s)) /* and one of a path may as well not be there */
+		return true;
+	if (p.end)
+		return false;
+	if (double_star(want))
+		return denied(after_p, s) || denied(p, after_s);
+	return segment(want, have, true) && denied(after_p, after_s);
 }
 
-static bool rule_path(const struct pol_rule *r, struct str s)
+bool ref_path(const struct pol_rule *r, struct str path)
 {
-	struct str p = r->pattern;
-
-	if (whole(p, s, r->deny))
-		return true;
-	if (!r->deny)
-		return false;
-	while (s.n > 1 && s.p[s.n - 1] == '/')
-		s.n--;
-	while (p.n > 1 && p.p[p.n - 1] == '/')
-		p.n--;
-	if (whole(p, s, true))
-		return true;
-	if (str_ends(p, STR("/**")))
-		p.n -= 3;
-	else if (str_ends(p, STR("/*")))
-		p.n -= 2;
-	else
-		return false;
-	return whole(p.n ? p : STR("/"), s, true);
+	if (r->pattern.p[0] != '/' || path.n == 0 || path.p[0] != '/')
+		return str_eq(r->pattern, path);
+	return r->deny ? denied(begin(r->pattern), begin(path)) : allowed(begin(r->pattern), begin(path));
 }
 
-static bool rule_method(const struct pol_rule *r, struct str m)
+/* --- a request ----------------------------------------------------------------------------------------------------- */
+
+bool ref_method(const struct pol_rule *r, struct str m)
 {
 	if (r->any)
 		return r->deny || !str_eq(m, STR("WEBSOCKET"));
@@ -108,7 +171,7 @@ void ref_eval(const struct policy *p, const struct facts *f, struct decision *o)
 	for (unsigned i = 0; i < d->rule_n; i++) {
 		const struct pol_rule *r = &d->rules[i];
 
-		if (r->deny && rule_method(r, f->method) && rule_path(r, f->path)) {
+		if (r->deny && ref_method(r, f->method) && ref_path(r, f->path)) {
 			*o = (struct decision){ .why = DECIDE_DENY_RULE, .rule = r->id, .source = r->source };
 			return;
 		}
@@ -116,7 +179,7 @@ void ref_eval(const struct policy *p, const struct facts *f, struct decision *o)
 	for (unsigned i = 0; i < d->rule_n; i++) {
 		const struct pol_rule *r = &d->rules[i];
 
-		if (r->deny || !rule_method(r, f->method) || !rule_path(r, f->path))
+		if (r->deny || !ref_method(r, f->method) || !ref_path(r, f->path))
 			continue;
 		if (f->has_content && (r->any || str_eq(f->method, STR("GET")) || str_eq(f->method, STR("HEAD")))) {
 			if (content == NULL)

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table: sorted records in one transaction, so that the same policy gives the same octets. Layout: format.h, table.c. */
+/*
+ * The table: sorted records in one transaction of liblmdb, in a memfd; then what carries nothing is made zero, the checker
+ * looks at it, and the file is put in its place. The same policy gives the same octets.
+ */
 #include <errno.h>
+#include <fcntl.h>
 #include <lmdb.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../common/base/must.h"
 #include "../common/policy/dest_value.h"
-#include "model.h"
-
-#define PAGE 4096u
+#include "../common/policy/image.h"
+#include "trie.h"
 
 struct record {
 	struct buf key, value;
@@ -32,13 +36,31 @@ static struct record *add(struct records *rs)
 	return &rs->r[rs->n++];
 }
 
-static int by_key(const void *a, const void *b)
+static int key_cmp(struct str x, struct str y)
 {
-	const struct record *x = a, *y = b;
-	size_t n = buf_len(&x->key) < buf_len(&y->key) ? buf_len(&x->key) : buf_len(&y->key);
-	int r = memcmp(buf_data(&x->key), buf_data(&y->key), n);
+	size_t n = x.n < y.n ? x.n : y.n;
+	int r = memcmp(x.p, y.p, n);
 
-	return r ? r : buf_len(&x->key) < buf_len(&y->key) ? -1 : buf_len(&x->key) > buf_len(&y->key);
+	return r ? r : x.n < y.n ? -1 : x.n > y.n;
+}
+
+/* --- a destination's value ----------------------------------------------------------------------------------------- */
+
+struct value {
+	struct buf sect[SECTIONS];
+};
+
+/* A ref into the texts; text_base is added when the value is put together. */
+static void put_ref_at(struct buf *b, struct trie_ref r)
+{
+	put_u32(b, r.off);
+	put_u32(b, r.n);
+}
+
+static void put_ref(struct value *v, struct buf *b, struct str s)
+{
+	put_ref_at(b, (struct trie_ref){ (uint32_t)buf_len(&v->sect[SECT_TEXTS]), (uint32_t)s.n });
+	buf_adds(&v->sect[SECT_TEXTS], s);
 }
 
 static void put_ip(struct buf *b, const struct ip *ip)
@@ -47,151 +69,291 @@ static void put_ip(struct buf *b, const struct ip *ip)
 	buf_add(b, ip->b, 16);
 }
 
-static void put_dest(struct buf *b, const struct pol_dest *d, uint32_t index)
+static void put_rules(struct value *v, const struct pol_dest *d, struct trie *t)
 {
-	put_u32(b, index);
-	put_u8(b, (uint8_t)((d->log_query ? DEST_FLAG_LOG_QUERY : 0) | (d->encoded_slash ? DEST_FLAG_ENCODED_SLASH : 0) | (d->empty_segments ? DEST_FLAG_EMPTY_SEGMENTS : 0) | (d->raw ? DEST_FLAG_RAW : 0)));
-	put_u8(b, d->tls_min);
-	put_u16(b, d->connect_port);
-	put_ip(b, &d->connect_ip);
-	put_str(b, str_mk(d->host.text, d->host.len));
-	put_str(b, d->id);
-	put_str(b, d->source);
-	put_u16(b, (uint16_t)d->address_n);
-	for (unsigned i = 0; i < d->address_n; i++) {
-		put_ip(b, &d->addresses[i].net);
-		put_u8(b, d->addresses[i].bits);
-	}
-	put_u16(b, (uint16_t)d->ca_n);
-	for (unsigned i = 0; i < d->ca_n; i++) {
-		put_u32(b, (uint32_t)d->cas[i].der.n);
-		buf_adds(b, d->cas[i].der);
-	}
-	put_u16(b, (uint16_t)d->inject_n);
-	for (unsigned i = 0; i < d->inject_n; i++) {
-		const struct pol_inject *in = &d->injects[i];
+	uint32_t further = 0;
 
-		put_u8(b, (uint8_t)in->kind);
-		put_u32(b, in->secret->index);
-		put_str(b, in->secret->name);
-		put_str(b, in->username);
-		put_str(b, in->name);
-		put_str(b, in->format);
-		put_str(b, in->env);
-	}
-	put_u16(b, (uint16_t)d->rule_n);
-	for (unsigned i = 0; i < d->rule_n; i++) {
+	for (uint32_t i = 0; i < d->rule_n; i++) {
 		const struct pol_rule *r = &d->rules[i];
+		uint32_t bits = (r->any ? METHOD_ANY : 0) | (r->deny ? METHOD_DENY : 0), n = 0;
 
-		put_u8(b, (uint8_t)((r->deny ? RULE_DENY : 0) | (r->any ? RULE_ANY : 0)));
-		put_u16(b, (uint16_t)r->method_n);
-		for (unsigned k = 0; k < r->method_n; k++)
-			put_str(b, r->methods[k]);
-		put_str(b, r->pattern);
-		put_str(b, r->id);
-		put_str(b, r->source);
+		for (unsigned k = 0; k < r->method_n; k++) {
+			uint32_t bit = table_method_bit(r->methods[k]);
+
+			bits |= bit == METHOD_GET ? METHOD_GET | METHOD_HEAD : bit;
+			if (bit == 0) {
+				put_ref(v, &v->sect[SECT_METHODS], r->methods[k]);
+				n++;
+			}
+		}
+		put_u32(&v->sect[SECT_RULES], bits);
+		put_u32(&v->sect[SECT_RULES], further);
+		put_u32(&v->sect[SECT_RULES], n);
+		put_ref(v, &v->sect[SECT_RULES], r->pattern);
+		put_ref(v, &v->sect[SECT_RULES], r->id);
+		put_ref(v, &v->sect[SECT_RULES], r->source);
+		further += n;
+		trie_add(t, r, i);
 	}
 }
 
-static void make_records(const struct policy *p, struct records *rs)
+static void put_trie(struct value *v, const struct trie *t)
 {
-	struct record *r;
-	uint32_t index = 0;
-	EVP_MD_CTX *md = EVP_MD_CTX_new();
-	uint8_t digest[32];
+	uint32_t slots = 0, parts = 0, accepts = 0;
 
-	for (unsigned i = 0; i < p->secret_n; i++) {
-		const struct pol_secret *s = &p->secrets[i];
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct trie_node *n = &t->nodes[i];
+		struct buf *b = &v->sect[SECT_NODES];
 
-		r = add(rs);
-		put_u8(&r->key, 1);
-		put_u8(&r->key, 0);
-		put_u8(&r->key, (uint8_t)(i >> 16));
-		put_u8(&r->key, (uint8_t)(i >> 8));
-		put_u8(&r->key, (uint8_t)i);
-		put_u8(&r->value, (uint8_t)s->source);
-		put_str(&r->value, s->name);
-		put_str(&r->value, s->arg);
-		put_u16(&r->value, (uint16_t)s->host_n);
-		for (unsigned k = 0; k < s->host_n; k++)
-			put_str(&r->value, s->hosts[k]);
+		put_u32(b, slots);
+		put_u32(b, n->slot_n);
+		put_u32(b, parts);
+		put_u32(b, n->part_n);
+		put_u32(b, accepts);
+		put_u32(b, n->accept_n);
+		put_u32(b, n->star);
+		put_u32(b, n->double_star);
+		for (uint32_t k = 0; k < n->slot_n; k++) {
+			put_u32(&v->sect[SECT_SLOTS], n->slots[k].hash);
+			put_ref_at(&v->sect[SECT_SLOTS], n->slots[k].segment);
+			put_u32(&v->sect[SECT_SLOTS], n->slots[k].child);
+		}
+		for (uint32_t k = 0; k < n->part_n; k++) {
+			put_ref_at(&v->sect[SECT_PARTS], n->parts[k].pattern);
+			put_u32(&v->sect[SECT_PARTS], n->parts[k].child);
+		}
+		for (uint32_t k = 0; k < n->accept_n; k++)
+			put_u32(&v->sect[SECT_ACCEPTS], n->accepts[k]);
+		slots += n->slot_n;
+		parts += n->part_n;
+		accepts += n->accept_n;
 	}
+}
+
+static void put_lists(struct value *v, const struct pol_dest *d)
+{
+	for (unsigned i = 0; i < d->address_n; i++) {
+		put_ip(&v->sect[SECT_ADDRESSES], &d->addresses[i].net);
+		put_u8(&v->sect[SECT_ADDRESSES], d->addresses[i].bits);
+		put_u16(&v->sect[SECT_ADDRESSES], 0);
+	}
+	for (unsigned i = 0; i < d->ca_n; i++)
+		put_ref(v, &v->sect[SECT_CAS], d->cas[i]);
+	for (unsigned i = 0; i < d->inject_n; i++) {
+		const struct pol_inject *in = &d->injects[i];
+		struct buf *b = &v->sect[SECT_INJECTS];
+
+		put_u32(b, (uint32_t)in->kind);
+		put_u32(b, in->secret->index);
+		put_ref(v, b, in->secret->name);
+		put_ref(v, b, in->username);
+		put_ref(v, b, in->name);
+		put_ref(v, b, in->format);
+		put_ref(v, b, in->env);
+	}
+}
+
+/* Adds `base` to the offset of each ref that stands `first` octets into an element, n refs in a row. */
+static void rebase(struct buf *b, size_t element, size_t first, unsigned n, uint32_t base)
+{
+	for (size_t at = 0; at < buf_len(b); at += element) {
+		for (unsigned i = 0; i < n; i++) {
+			uint8_t *p = buf_data(b) + at + first + 8 * i;
+			uint32_t off = le32(p) + base;
+
+			for (unsigned k = 0; k < 4; k++)
+				p[k] = (uint8_t)(off >> 8 * k);
+		}
+	}
+}
+
+/* Free slots stay zero. */
+static void rebase_slots(struct buf *b, uint32_t base)
+{
+	for (size_t at = 0; at < buf_len(b); at += SLOT_SIZE) {
+		struct buf one = { .mem = buf_data(b) + at, .len = SLOT_SIZE, .cap = SLOT_SIZE };
+
+		if (le32(one.mem + 12) != 0)
+			rebase(&one, SLOT_SIZE, 4, 1, base);
+	}
+}
+
+static int put_dest(struct buf *out, const struct pol_dest *d, uint32_t index, struct err *err)
+{
+	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, 1 };
+	struct value v = { 0 };
+	struct buf names = { 0 };
+	struct trie t;
+	uint64_t at = DEST_FIXED, base = DEST_FIXED;
+	int ret = -1;
+
+	trie_init(&t, &v.sect[SECT_TEXTS]);
+	put_ref(&v, &names, str_mk(d->host.text, d->host.len));
+	put_ref(&v, &names, d->id);
+	put_ref(&v, &names, d->source);
+	put_lists(&v, d);
+	put_rules(&v, d, &t);
+	put_trie(&v, &t);
+	for (unsigned i = 0; i < SECT_TEXTS; i++)
+		base += buf_len(&v.sect[i]);
+	if (base + buf_len(&v.sect[SECT_TEXTS]) > INT32_MAX) {
+		err_set(err, EFBIG, "%s has more rules than a table can hold", d->host.text);
+		goto out;
+	}
+	rebase(&names, 8, 0, 1, (uint32_t)base);
+	rebase(&v.sect[SECT_CAS], CA_SIZE, 0, 1, (uint32_t)base);
+	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 5, (uint32_t)base);
+	rebase(&v.sect[SECT_RULES], RULE_SIZE, 12, 3, (uint32_t)base);
+	rebase(&v.sect[SECT_METHODS], METHOD_SIZE, 0, 1, (uint32_t)base);
+	rebase(&v.sect[SECT_PARTS], PART_SIZE, 0, 1, (uint32_t)base);
+	rebase_slots(&v.sect[SECT_SLOTS], (uint32_t)base);
+	put_u32(out, index);
+	put_u8(out, (uint8_t)((d->log_query ? DEST_FLAG_LOG_QUERY : 0) | (d->paths.encoded_slash_keep ? DEST_FLAG_ENCODED_SLASH : 0) |
+			      (d->paths.empty_segments_keep ? DEST_FLAG_EMPTY_SEGMENTS : 0) | (d->paths.raw ? DEST_FLAG_RAW : 0)));
+	put_u8(out, d->tls_min);
+	put_u16(out, d->connect_port);
+	put_ip(out, &d->connect_ip);
+	put_u8(out, 0);
+	put_u16(out, 0);
+	buf_adds(out, buf_str(&names));
+	for (unsigned i = 0; i < SECTIONS; i++) {
+		put_u32(out, (uint32_t)at);
+		put_u32(out, (uint32_t)(buf_len(&v.sect[i]) / sizes[i]));
+		at += buf_len(&v.sect[i]);
+	}
+	for (unsigned i = 0; i < SECTIONS; i++)
+		buf_adds(out, buf_str(&v.sect[i]));
+	ret = 0;
+out:
+	trie_fini(&t);
+	for (unsigned i = 0; i < SECTIONS; i++)
+		buf_fini(&v.sect[i]);
+	buf_fini(&names);
+	return ret;
+}
+
+/* --- records ------------------------------------------------------------------------------------------------------- */
+
+struct keyed {
+	uint8_t key[TABLE_KEY_MAX];
+	size_t n;
+	const struct pol_dest *d;
+};
+
+static int by_key(const void *a, const void *b)
+{
+	const struct keyed *x = a, *y = b;
+
+	return key_cmp(str_mk(x->key, x->n), str_mk(y->key, y->n));
+}
+
+static void put_header(struct buf *b, const struct policy *p, const struct keyed *k)
+{
+	struct buf ports = { 0 };
+	uint32_t n = 0;
+
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		if (i > 0 && k[i].d->scheme == k[i - 1].d->scheme && k[i].d->port == k[i - 1].d->port)
+			continue;
+		put_u8(&ports, (uint8_t)k[i].d->scheme);
+		put_u16(&ports, k[i].d->port);
+		n++;
+	}
+	buf_add(b, TABLE_MAGIC, 8);
+	put_u32(b, TABLE_FORMAT);
+	for (unsigned i = 0; i < TABLE_DIGEST_LEN; i++) /* filled in at last */
+		put_u8(b, 0);
+	put_u8(b, p->explain_denials ? TABLE_FLAG_EXPLAIN : 0);
+	put_str(b, STR(SP_VERSION));
+	put_str(b, p->name);
+	put_u32(b, p->dest_n);
+	put_u32(b, p->secret_n);
+	put_u8(b, 0);
+	put_u32(b, n);
+	buf_adds(b, buf_str(&ports));
+	buf_fini(&ports);
+}
+
+static void put_secret(struct record *r, const struct pol_secret *s, uint32_t i)
+{
+	put_u8(&r->key, KEY_SECRET);
+	put_u8(&r->key, (uint8_t)(i >> 24));
+	put_u8(&r->key, (uint8_t)(i >> 16));
+	put_u8(&r->key, (uint8_t)(i >> 8));
+	put_u8(&r->key, (uint8_t)i);
+	put_u8(&r->value, (uint8_t)s->source);
+	put_str(&r->value, s->name);
+	put_str(&r->value, s->arg);
+	put_u32(&r->value, s->host_n);
+	for (unsigned k = 0; k < s->host_n; k++)
+		put_str(&r->value, s->hosts[k]);
+}
+
+/* In key order: header, secrets, sandbox, destinations. */
+static int make_records(const struct policy *p, struct records *rs, struct err *err)
+{
+	struct keyed *k = must_calloc(p->dest_n + 1ul, sizeof(*k));
+	struct record *r;
+	EVP_MD_CTX *md = EVP_MD_CTX_new();
+	int ret = 0;
+
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		k[i].d = &p->dests[i];
+		k[i].n = table_key(k[i].key, (uint8_t)k[i].d->scheme, k[i].d->port, str_mk(k[i].d->host.text, k[i].d->host.len));
+	}
+	qsort(k, p->dest_n, sizeof(*k), by_key);
 	r = add(rs);
-	put_u8(&r->key, 2);
-	put_u16(&r->value, (uint16_t)p->sandbox_n);
+	put_u8(&r->key, KEY_HEADER);
+	put_header(&r->value, p, k);
+	for (unsigned i = 0; i < p->secret_n; i++)
+		put_secret(add(rs), &p->secrets[i], i);
+	r = add(rs);
+	put_u8(&r->key, KEY_SANDBOX);
+	put_u32(&r->value, p->sandbox_n);
 	for (unsigned i = 0; i < p->sandbox_n; i++) {
 		put_str(&r->value, p->sandbox[i].key);
 		put_str(&r->value, p->sandbox[i].value);
 	}
-	for (unsigned i = 0; i < p->dest_n; i++) {
-		uint8_t key[TABLE_KEY_MAX];
-		size_t n = table_key(key, (uint8_t)p->dests[i].scheme, p->dests[i].port, str_mk(p->dests[i].host.text, p->dests[i].host.len));
-
+	for (unsigned i = 0; i < p->dest_n && ret == 0; i++) {
 		r = add(rs);
-		buf_add(&r->key, key, n);
-	}
-	/* values of destinations carry their number in key order */
-	qsort(rs->r, rs->n, sizeof(*rs->r), by_key);
-	for (size_t i = 0; i < rs->n; i++) {
-		uint8_t key[TABLE_KEY_MAX];
-
-		if (buf_data(&rs->r[i].key)[0] != 3)
-			continue;
-		for (unsigned k = 0; k < p->dest_n; k++) {
-			size_t n = table_key(key, (uint8_t)p->dests[k].scheme, p->dests[k].port, str_mk(p->dests[k].host.text, p->dests[k].host.len));
-
-			if (n == buf_len(&rs->r[i].key) && memcmp(key, buf_data(&rs->r[i].key), n) == 0) {
-				put_dest(&rs->r[i].value, &p->dests[k], index++);
-				break;
-			}
-		}
+		buf_add(&r->key, k[i].key, k[i].n);
+		ret = put_dest(&r->value, k[i].d, i, err);
 	}
 	MUST(md != NULL && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1);
 	for (size_t i = 0; i < rs->n; i++)
 		table_digest_record(md, buf_str(&rs->r[i].key), buf_str(&rs->r[i].value));
-	EVP_DigestFinal_ex(md, digest, NULL);
+	MUST(EVP_DigestFinal_ex(md, buf_data(&rs->r[0].value) + 12, NULL) == 1);
 	EVP_MD_CTX_free(md);
-	r = add(rs);
-	put_u8(&r->key, 0);
-	buf_add(&r->value, TABLE_MAGIC, 8);
-	put_u32(&r->value, TABLE_FORMAT);
-	put_str(&r->value, STR(SP_VERSION));
-	buf_add(&r->value, digest, 32);
-	put_u8(&r->value, p->explain_denials ? TABLE_FLAG_EXPLAIN : 0);
-	put_str(&r->value, p->name);
-	put_u32(&r->value, index);
-	put_u32(&r->value, p->secret_n);
-	put_u8(&r->value, 0);
-	qsort(rs->r, rs->n, sizeof(*rs->r), by_key);
+	free(k);
+	return ret;
 }
 
-int policy_write(const struct policy *p, const char *out, struct err *err)
+/* --- the file ------------------------------------------------------------------------------------------------------ */
+
+static int write_lmdb(const struct records *rs, int fd, struct err *err)
 {
-	struct records rs = { 0 };
 	MDB_env *env = NULL;
 	MDB_txn *txn = NULL;
 	MDB_dbi dbi;
-	char tmp[4096];
-	size_t size = 64 * PAGE;
-	int rc, fd, ret = -1;
+	char path[64];
+	size_t size = 64 * IMAGE_PAGE;
+	int rc;
 
-	make_records(p, &rs);
-	for (size_t i = 0; i < rs.n; i++)
-		size += 2 * (buf_len(&rs.r[i].key) + buf_len(&rs.r[i].value)) + 2 * PAGE;
-	size = (size + PAGE - 1) / PAGE * PAGE;
-	snprintf(tmp, sizeof(tmp), "%s.%d.tmp", out, (int)getpid());
-	unlink(tmp);
+	for (size_t i = 0; i < rs->n; i++)
+		size += buf_len(&rs->r[i].key) + buf_len(&rs->r[i].value) + IMAGE_PAGE;
+	size = (2 * size + IMAGE_PAGE - 1) / IMAGE_PAGE * IMAGE_PAGE;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	rc = mdb_env_create(&env);
 	if (rc == 0)
 		rc = mdb_env_set_mapsize(env, size);
 	if (rc == 0)
-		rc = mdb_env_open(env, tmp, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, 0600);
+		rc = mdb_env_open(env, path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, 0600);
 	if (rc == 0)
 		rc = mdb_txn_begin(env, NULL, 0, &txn);
 	if (rc == 0)
 		rc = mdb_dbi_open(txn, NULL, 0, &dbi);
-	for (size_t i = 0; rc == 0 && i < rs.n; i++) {
-		MDB_val k = { buf_len(&rs.r[i].key), buf_data(&rs.r[i].key) }, v = { buf_len(&rs.r[i].value), buf_data(&rs.r[i].value) };
+	for (size_t i = 0; rc == 0 && i < rs->n; i++) {
+		MDB_val k = { buf_len(&rs->r[i].key), buf_data(&rs->r[i].key) }, v = { buf_len(&rs->r[i].value), buf_data(&rs->r[i].value) };
 
 		rc = mdb_put(txn, dbi, &k, &v, MDB_APPEND);
 	}
@@ -199,34 +361,113 @@ int policy_write(const struct policy *p, const char *out, struct err *err)
 		rc = mdb_txn_commit(txn);
 		txn = NULL;
 	}
-	if (rc == 0)
-		rc = mdb_env_sync(env, 1);
-	if (rc != 0) {
-		err_set(err, rc, "cannot write the table %s: %s", out, mdb_strerror(rc));
-		goto out;
-	}
-	mdb_env_close(env);
-	env = NULL;
-	fd = open(tmp, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fsync(fd) != 0 || rename(tmp, out) != 0) {
-		err_errno(err, "cannot write the table %s", out);
-		if (fd >= 0)
-			close(fd);
-		goto out;
-	}
-	close(fd);
-	ret = 0;
-out:
 	if (txn != NULL)
 		mdb_txn_abort(txn);
 	if (env != NULL)
 		mdb_env_close(env);
-	if (ret != 0)
-		unlink(tmp);
+	return rc == 0 ? 0 : err_set(err, rc, "cannot write the table: %s", mdb_strerror(rc));
+}
+
+/* Normal form, and the same check that the gateway makes: a table that it would refuse is never handed out. */
+static int finish(int fd, struct err *err)
+{
+	uint8_t digest[TABLE_DIGEST_LEN], *p;
+	struct stat st;
+	int ret;
+
+	if (fstat(fd, &st) != 0)
+		return err_errno(err, "the table");
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return err_errno(err, "cannot map the table");
+	image_normalise(p, (size_t)st.st_size);
+	ret = table_check(p, (size_t)st.st_size, digest, err);
+	munmap(p, (size_t)st.st_size);
+	return ret < 0 ? err_wrap(err, "the compiler made a table that is not good (a fault of sallyport's own)") : 0;
+}
+
+int policy_image(const struct policy *p, int *out, struct err *err)
+{
+	struct records rs = { 0 };
+	int fd = -1, ret = -1;
+
+	if (make_records(p, &rs, err) < 0)
+		goto out;
+	fd = memfd_create("sallyport-table", MFD_CLOEXEC);
+	if (fd < 0) {
+		err_errno(err, "memfd");
+		goto out;
+	}
+	if (write_lmdb(&rs, fd, err) < 0 || finish(fd, err) < 0)
+		goto out;
+	*out = fd;
+	fd = -1;
+	ret = 0;
+out:
+	if (fd >= 0)
+		close(fd);
 	for (size_t i = 0; i < rs.n; i++) {
 		buf_fini(&rs.r[i].key);
 		buf_fini(&rs.r[i].value);
 	}
 	free(rs.r);
+	return ret;
+}
+
+static int copy(int from, int to)
+{
+	uint8_t b[65536];
+	off_t at = 0;
+	ssize_t n;
+
+	while ((n = pread(from, b, sizeof(b), at)) > 0) {
+		for (ssize_t done = 0, k; done < n; done += k) {
+			k = write(to, b + done, (size_t)(n - done));
+			if (k < 0)
+				return -1;
+		}
+		at += n;
+	}
+	return n < 0 ? -1 : 0;
+}
+
+int policy_write(const struct policy *p, const char *out, struct err *err)
+{
+	struct buf tmp = { 0 };
+	const char *slash = strrchr(out, '/');
+	char *name = NULL, *dir = NULL;
+	mode_t mask = umask(0);
+	int table = -1, fd = -1, dir_fd = -1, ret = -1;
+
+	umask(mask);
+	if (policy_image(p, &table, err) < 0)
+		goto out;
+	buf_addf(&tmp, "%s.XXXXXX", out);
+	buf_addc(&tmp, 0);
+	name = must_strdup((const char *)buf_data(&tmp));
+	dir = slash == NULL ? must_strdup(".") : must_strdup(out);
+	if (slash != NULL)
+		dir[slash - out + 1] = 0;
+	fd = mkostemp(name, O_CLOEXEC);
+	if (fd < 0) {
+		err_errno(err, "cannot write the table %s", out);
+		goto out;
+	}
+	if (copy(table, fd) < 0 || fchmod(fd, 0666 & ~mask) != 0 || fsync(fd) != 0 || rename(name, out) != 0) {
+		err_errno(err, "cannot write the table %s", out);
+		unlink(name);
+		goto out;
+	}
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* the new name is to outlast a crash too; where that cannot be had, it is not an error */
+	if (dir_fd >= 0)
+		fsync(dir_fd);
+	ret = 0;
+out:
+	for (int i = 0, fds[] = { table, fd, dir_fd }; i < 3; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(name);
+	free(dir);
+	buf_fini(&tmp);
 	return ret;
 }

@@ -1,100 +1,166 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One destination's rules over one request. The deny trie is walked first and ends everything; then the allow trie. Of
+ * several rules that match, the first of the file is the one that is named.
+ */
 #include "decide.h"
 
 #include "dest_value.h"
-#include "glob.h"
 
-static bool method_in(struct cursor c, unsigned n, struct str m)
+#define NO_RULE UINT32_MAX
+
+struct search {
+	const struct dest_value *d;
+	const struct facts *f;
+	uint32_t bit; /* of the method */
+	bool damaged;
+	uint32_t best, best_content; /* lowest numbers: fits, would fit without content */
+};
+
+/*
+ * GET includes HEAD, in allow and in deny (the compiler sets both bits). ANY is every method, but for WEBSOCKET, which
+ * only a rule of its own allows; a deny of ANY denies it too.
+ */
+static bool method_fits(const struct search *s, const struct rule_value *r)
 {
-	for (unsigned i = 0; i < n; i++)
-		if (str_eq(get_str(&c), m))
+	struct str m;
+
+	if (r->methods & METHOD_ANY)
+		return (r->methods & METHOD_DENY) || s->bit != METHOD_WEBSOCKET;
+	if (s->bit != 0)
+		return (r->methods & s->bit) != 0;
+	for (uint32_t i = 0; dest_value_rule_method(s->d, r, i, &m); i++)
+		if (str_eq(m, s->f->method))
 			return true;
 	return false;
 }
 
-/* GET includes HEAD, in allow and in deny. ANY is every method but WEBSOCKET, which only a rule of its own allows. */
-static bool method_fits(const struct rule_value *r, struct str m)
+static bool on_allow(void *arg, uint32_t number)
 {
-	if (r->flags & RULE_ANY)
-		return (r->flags & RULE_DENY) || !str_eq(m, STR("WEBSOCKET"));
-	return method_in(r->methods, r->method_n, m) || (str_eq(m, STR("HEAD")) && method_in(r->methods, r->method_n, STR("GET")));
-}
+	struct search *s = arg;
+	struct rule_value r;
 
-static bool content_fits(const struct rule_value *r, const struct facts *f)
-{
-	return !f->has_content || !((r->flags & RULE_ANY) || str_eq(f->method, STR("GET")) || str_eq(f->method, STR("HEAD")));
-}
-
-static void verdict_for(const struct dest_value *v, const struct facts *f, struct str method, struct decision *o)
-{
-	struct cursor c = v->rules;
-	struct rule_value r, deny = { 0 }, allow = { 0 }, content = { 0 };
-	bool denied = false, allowed = false, without_content = false;
-
-	for (uint16_t n = get_u16(&c); n > 0 && rule_value_next(&c, &r); n--) {
-		if (!method_fits(&r, method))
-			continue;
-		if (r.flags & RULE_DENY) {
-			if (!denied && glob_path_deny(r.pattern, f->path)) {
-				denied = true;
-				deny = r;
-			}
-		} else if (!allowed && glob_path(r.pattern, f->path)) {
-			if (content_fits(&r, f)) {
-				allowed = true;
-				allow = r;
-			} else if (!without_content) {
-				without_content = true;
-				content = r;
-			}
-		}
+	if (number >= s->best)
+		return true;
+	if (!dest_value_rule(s->d, number, &r)) {
+		s->damaged = true;
+		return false;
 	}
-	o->verdict = VERDICT_DENY;
-	if (denied) {
-		o->why = DECIDE_DENY_RULE;
-		o->rule = deny.id;
-		o->source = deny.source;
-	} else if (allowed) {
-		o->verdict = VERDICT_ALLOW;
-		o->why = DECIDE_ALLOWED;
-		o->rule = allow.id;
-		o->source = allow.source;
-	} else if (without_content) {
-		o->why = DECIDE_CONTENT;
-		o->rule = content.id;
-		o->source = content.source;
+	if ((r.methods & METHOD_DENY) || !method_fits(s, &r))
+		return true;
+	/* content needs a method that is named and has a place for it */
+	if (s->f->has_content && ((r.methods & METHOD_ANY) || s->bit == METHOD_GET || s->bit == METHOD_HEAD)) {
+		if (number < s->best_content)
+			s->best_content = number;
 	} else {
-		o->why = DECIDE_NO_RULE;
-		o->source = v->source;
+		s->best = number;
 	}
+	return true;
+}
+
+static bool on_deny(void *arg, uint32_t number)
+{
+	struct search *s = arg;
+	struct rule_value r;
+
+	if (number >= s->best)
+		return true;
+	if (!dest_value_rule(s->d, number, &r)) {
+		s->damaged = true;
+		return false;
+	}
+	if (method_fits(s, &r))
+		s->best = number;
+	return true;
+}
+
+static void decide_value(const struct dest_value *d, const struct facts *f, struct decision *o)
+{
+	struct search s = { .d = d, .f = f, .bit = table_method_bit(f->method), .best = NO_RULE, .best_content = NO_RULE };
+	struct rule_value r = { 0 };
+
+	o->verdict = VERDICT_DENY;
+	o->why = DECIDE_DAMAGED;
+	if (!dest_value_match(d, ROOT_DENY, f->path, on_deny, &s) || s.damaged)
+		return;
+	if (s.best != NO_RULE) {
+		o->why = DECIDE_DENY_RULE;
+	} else {
+		if (!dest_value_match(d, ROOT_ALLOW, f->path, on_allow, &s) || s.damaged)
+			return;
+		o->why = s.best != NO_RULE ? DECIDE_ALLOWED : s.best_content != NO_RULE ? DECIDE_CONTENT : DECIDE_NO_RULE;
+		if (s.best == NO_RULE)
+			s.best = s.best_content;
+	}
+	if (o->why == DECIDE_NO_RULE) {
+		o->source = dest_value_ref(d, d->p + DEST_SOURCE);
+		return;
+	}
+	if (!dest_value_rule(d, s.best, &r)) {
+		o->why = DECIDE_DAMAGED;
+		return;
+	}
+	o->rule = r.id;
+	o->source = r.source;
+	if (o->why == DECIDE_ALLOWED)
+		o->verdict = VERDICT_ALLOW;
+}
+
+/* --- what else would pass on this path ----------------------------------------------------------------------------- */
+
+struct others {
+	const struct dest_value *d;
+	uint32_t bits;
+	struct str further[DECIDE_METHODS_MAX];
+	unsigned further_n;
+};
+
+static bool collect(void *arg, uint32_t number)
+{
+	struct others *s = arg;
+	struct rule_value r;
+	struct str m;
+
+	if (!dest_value_rule(s->d, number, &r) || (r.methods & METHOD_DENY))
+		return true;
+	s->bits |= r.methods & METHOD_BITS;
+	for (uint32_t i = 0; dest_value_rule_method(s->d, &r, i, &m) && s->further_n < DECIDE_METHODS_MAX; i++) {
+		bool have = false;
+
+		for (unsigned k = 0; k < s->further_n; k++)
+			have = have || str_eq(s->further[k], m);
+		if (!have)
+			s->further[s->further_n++] = m;
+	}
+	return true;
+}
+
+static void try_method(const struct dest_value *d, const struct facts *f, struct str method, struct decision *o)
+{
+	struct facts g = *f;
+	struct decision again = { 0 };
+
+	g.method = method;
+	g.has_content = false;
+	if (o->allowed_n == DECIDE_METHODS_MAX || str_eq(method, f->method))
+		return;
+	decide_value(d, &g, &again);
+	if (again.verdict == VERDICT_ALLOW)
+		o->allowed[o->allowed_n++] = method;
 }
 
 /* Methods that a rule names on this path and that no deny takes away. */
-static void other_methods(const struct dest_value *v, const struct facts *f, struct decision *o)
+static void other_methods(const struct dest_value *d, const struct facts *f, struct decision *o)
 {
-	struct cursor c = v->rules, m;
-	struct rule_value r;
-	struct decision d = { 0 };
-	struct facts g = *f;
+	struct others s = { .d = d };
 
-	g.has_content = false;
-	for (uint16_t n = get_u16(&c); n > 0 && rule_value_next(&c, &r); n--) {
-		if ((r.flags & (RULE_DENY | RULE_ANY)) || !glob_path(r.pattern, f->path))
-			continue;
-		m = r.methods;
-		for (unsigned i = 0; i < r.method_n && o->allowed_n < DECIDE_METHODS_MAX; i++) {
-			struct str name = get_str(&m);
-			bool have = false;
-
-			for (unsigned k = 0; k < o->allowed_n; k++)
-				have = have || str_eq(o->allowed[k], name);
-			if (have)
-				continue;
-			verdict_for(v, &g, name, &d);
-			if (d.verdict == VERDICT_ALLOW)
-				o->allowed[o->allowed_n++] = name;
-		}
-	}
+	if (!dest_value_match(d, ROOT_ALLOW, f->path, collect, &s))
+		return;
+	for (unsigned bit = 0; table_method_name(bit) != NULL; bit++)
+		if (s.bits & 1u << bit)
+			try_method(d, f, str_of(table_method_name(bit)), o);
+	for (unsigned i = 0; i < s.further_n; i++)
+		try_method(d, f, s.further[i], o);
 }
 
 void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *o)
@@ -111,7 +177,7 @@ void decide(const struct table *t, const struct dest *d, const struct facts *f, 
 		o->why = DECIDE_DAMAGED;
 		return;
 	}
-	verdict_for(&v, f, f->method, o);
-	if (o->verdict != VERDICT_ALLOW)
+	decide_value(&v, f, o);
+	if (o->verdict != VERDICT_ALLOW && o->why != DECIDE_DAMAGED)
 		other_methods(&v, f, o);
 }

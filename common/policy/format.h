@@ -2,34 +2,86 @@
 #ifndef SP_POLICY_FORMAT_H
 #define SP_POLICY_FORMAT_H
 /*
- * The compiled table, octet by octet. One LMDB file (MDB_NOSUBDIR), one unnamed database, sorted records:
+ * The compiled table, octet by octet. One LMDB file (MDB_NOSUBDIR, data version 1, pages of 4096 octets), one unnamed
+ * database, written in one transaction, every octet that carries nothing zero. Records in key order:
  *
- *   "\0"                     header: magic "SPTABLE1", u32 format, str compiler, 32 octets digest, u8 flags, str name,
- *                            u32 destinations, u32 secrets, u8 depth of wildcards (0: none)
- *   "\1" u32be index         secret: u8 source, str name, str argument, u16 n, n x str host
- *   "\2"                     sandbox section: u16 n, n x { str key, str value } ("filesystem.write" "." ...)
- *   "\3" u8 scheme u16be port reversed-labels    destination, see table.c
+ *   "\0"                     header: "SPTABLE\0", u32 format, 32 octets digest, u8 flags, str compiler, str name,
+ *                            u32 destinations, u32 secrets, u8 n x u8 label depth that has wildcards (n is 0 so far),
+ *                            u32 n x { u8 scheme, u16 port } in order, each once: what destinations there are for
+ *   "\1" u32be index         secret: u8 source, str name, str argument, u32 n x str host
+ *   "\2"                     sandbox section: u32 n x { str key, str value } ("filesystem.write" ".", ...)
+ *   "\3" u8 scheme u16be port reversed-labels    destination: see below
  *
- * Integers are little-endian unless marked be; str is u16 length and octets. The digest is SHA-256 over all records but
- * the header, in order: u32 key length, key, u32 value length, value.
+ * Integers are little-endian unless marked be; str is u16 length and octets. The digest is SHA-256 over all records in
+ * order, each as u32 key length, key, u32 value length, value, with the digest itself taken as zero.
+ *
+ * Destination. A fixed part, then sections that follow one another without a gap, the texts last. A section is
+ * { u32 offset, u32 count }, a ref { u32 offset, u32 length } of octets in the texts; offsets are from the start of the
+ * value. Two tries over path segments, node 0 for allow rules and node 1 for deny rules; a child's number is above its
+ * parent's, and each node has one parent, so that a walk ends. A node's literal children stand in a hash table of its
+ * own, a run of slots (count: a power of two, or 0; linear probing; segment_hash).
  */
 #include "../base/buf.h"
 
-#define TABLE_MAGIC "SPTABLE1"
-#define TABLE_FORMAT 1u
-#define TABLE_KEY_HEADER "\0"
+#define TABLE_MAGIC "SPTABLE\0"
+#define TABLE_FORMAT 2u
+#define TABLE_DEST_MAX 1000000u
+#define TABLE_SECRET_MAX 10000u
 enum { TABLE_FLAG_EXPLAIN = 1 };
-enum { DEST_FLAG_LOG_QUERY = 1, DEST_FLAG_ENCODED_SLASH = 2, DEST_FLAG_EMPTY_SEGMENTS = 4, DEST_FLAG_RAW = 8, DEST_FLAG_TUNNEL = 16 };
-enum { RULE_DENY = 1, RULE_ANY = 2 };
+enum { KEY_HEADER = 0, KEY_SECRET = 1, KEY_SANDBOX = 2, KEY_DEST = 3 };
+
+enum { DEST_FLAG_LOG_QUERY = 1, DEST_FLAG_ENCODED_SLASH = 2, DEST_FLAG_EMPTY_SEGMENTS = 4, DEST_FLAG_RAW = 8, DEST_FLAGS_ALL = 15 };
+enum dest_section { SECT_ADDRESSES = 0, SECT_CAS, SECT_INJECTS, SECT_RULES, SECT_METHODS, SECT_NODES, SECT_SLOTS, SECT_PARTS, SECT_ACCEPTS, SECT_TEXTS, SECTIONS };
+enum {
+	/* fixed part */
+	DEST_INDEX = 0,        /* u32 */
+	DEST_FLAGS = 4,        /* u8 */
+	DEST_TLS_MIN = 5,      /* u8: 0, 12, 13 */
+	DEST_CONNECT_PORT = 6, /* u16 */
+	DEST_CONNECT_IP = 8,   /* u8 family, 16 octets, 3 zero */
+	DEST_HOST = 28,        /* ref */
+	DEST_ID = 36,          /* ref */
+	DEST_SOURCE = 44,      /* ref */
+	DEST_SECTIONS = 52,    /* SECTIONS x section */
+	DEST_FIXED = DEST_SECTIONS + 8 * SECTIONS,
+	/* elements */
+	ADDRESS_SIZE = 20,     /* u8 family, 16 octets, u8 bits, 2 zero */
+	CA_SIZE = 8,           /* ref */
+	INJECT_SIZE = 48,      /* u8 kind, 3 zero, u32 secret, refs secret name, username, name, format, env */
+	RULE_SIZE = 36,        /* u32 methods (bits), u32 first and u32 count of further methods, refs pattern, id, source */
+	METHOD_SIZE = 8,       /* ref */
+	NODE_SIZE = 32,        /* u32 first slot, slots, first part, parts, first accept, accepts, star child, double star child */
+	SLOT_SIZE = 16,        /* u32 hash, ref segment, u32 child; child 0: free */
+	PART_SIZE = 12,        /* ref pattern, u32 child */
+	ACCEPT_SIZE = 4,       /* u32 rule */
+};
+enum { NODE_SLOTS = 0, NODE_SLOT_N = 4, NODE_PARTS = 8, NODE_PART_N = 12, NODE_ACCEPTS = 16, NODE_ACCEPT_N = 20, NODE_STAR = 24, NODE_DOUBLE_STAR = 28 };
+enum { ROOT_ALLOW = 0, ROOT_DENY = 1, ROOTS = 2 };
+
+/* Methods that have a bit of their own; METHOD_ANY is "every one", METHOD_DENY tells in which trie the rule is. */
+#define TABLE_METHODS { "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "WEBSOCKET" }
+enum { METHOD_GET = 1 << 0, METHOD_HEAD = 1 << 1, METHOD_WEBSOCKET = 1 << 9, METHOD_BITS = (1 << 10) - 1, METHOD_DENY = 1 << 30 };
+#define METHOD_ANY (1u << 31)
 
 static inline void put_u8(struct buf *b, uint8_t v) { buf_addc(b, (char)v); }
 static inline void put_u16(struct buf *b, uint16_t v) { uint8_t p[2] = { (uint8_t)v, (uint8_t)(v >> 8) }; buf_add(b, p, 2); }
 static inline void put_u32(struct buf *b, uint32_t v)
 {
 	uint8_t p[4] = { (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24) };
+
 	buf_add(b, p, 4);
 }
-static inline void put_str(struct buf *b, struct str s) { put_u16(b, (uint16_t)s.n); buf_adds(b, s); }
+static inline void put_str(struct buf *b, struct str s)
+{
+	put_u16(b, (uint16_t)s.n);
+	buf_add(b, s.p, (uint16_t)s.n);
+}
+
+static inline uint16_t le16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static inline uint32_t le32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
+static inline uint64_t le64(const uint8_t *p) { return (uint64_t)le32(p) | (uint64_t)le32(p + 4) << 32; }
+/* As above, for octets that are text elsewhere. */
+static inline const uint8_t *octets(struct str s) { return (const uint8_t *)s.p; }
 
 /* A reader that cannot run past its end: once `bad` it only yields zeros. */
 struct cursor {
@@ -37,28 +89,37 @@ struct cursor {
 	size_t n, at;
 	bool bad;
 };
+static inline struct cursor cursor_on(struct str s) { return (struct cursor){ octets(s), s.n, 0, false }; }
 static inline const uint8_t *cur_take(struct cursor *c, size_t k)
 {
-	const uint8_t *p = c->p + c->at;
+	const uint8_t *p;
 
 	if (c->bad || k > c->n - c->at) {
 		c->bad = true;
 		return NULL;
 	}
+	p = c->p + c->at;
 	c->at += k;
 	return p;
 }
 static inline uint8_t get_u8(struct cursor *c) { const uint8_t *p = cur_take(c, 1); return p ? *p : 0; }
-static inline uint16_t get_u16(struct cursor *c) { const uint8_t *p = cur_take(c, 2); return p ? (uint16_t)(p[0] | p[1] << 8) : 0; }
-static inline uint32_t get_u32(struct cursor *c)
-{
-	const uint8_t *p = cur_take(c, 4);
-	return p ? (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24 : 0;
-}
+static inline uint16_t get_u16(struct cursor *c) { const uint8_t *p = cur_take(c, 2); return p ? le16(p) : 0; }
+static inline uint32_t get_u32(struct cursor *c) { const uint8_t *p = cur_take(c, 4); return p ? le32(p) : 0; }
 static inline struct str get_str(struct cursor *c)
 {
 	size_t n = get_u16(c);
 	const uint8_t *p = cur_take(c, n);
+
 	return p ? str_mk(p, n) : STR_NONE;
+}
+
+/* Hash of a segment in a trie; fold: of its ASCII lower case. */
+static inline uint32_t segment_hash(struct str s, bool fold)
+{
+	uint32_t h = 2166136261u; /* FNV-1a */
+
+	for (size_t i = 0; i < s.n; i++)
+		h = (h ^ (uint8_t)(fold ? ascii_lower(s.p[i]) : s.p[i])) * 16777619u;
+	return h ^ h >> 15;
 }
 #endif

@@ -20,6 +20,10 @@ struct sandbox_spec {
 	struct str on_misuse, on_gateway_loss;
 	struct str_list require;
 };
-/* False: more list entries than SPEC_LIST_MAX. */
+/* False: damaged. */
 bool sandbox_spec_load(const struct table *t, struct sandbox_spec *out);
+
+/* Of a record's value, for table.c and table_check.c. */
+bool sandbox_value_load(struct str value, struct sandbox_spec *out);
+bool sandbox_value_check(struct str value);
 #endif

@@ -2,8 +2,8 @@
 #ifndef SP_POLICY_TABLE_H
 #define SP_POLICY_TABLE_H
 /*
- * The compiled policy: one immutable LMDB file, checked by table_check before liblmdb sees a byte of it, then read by
- * descriptor (policy.md 4). Strings that are handed out borrow from the map and live as long as the table.
+ * The compiled policy: one immutable LMDB file, checked by table_check, then mapped from a descriptor and read where it
+ * lies. Strings that are handed out borrow from the map and live as long as the table.
  */
 #include "../base/err.h"
 #include "facts.h"
@@ -44,14 +44,14 @@ struct dest {
 	bool has_inject;
 	struct canon_path_opts paths;
 };
-/* 1 found (the one deciding destination, policy.md 2.2), 0 none, -1 damaged. host is canonical. */
+/* 1 found (the one deciding destination: hosts are exact, so there is one at most), 0 none, -1 damaged. host is canonical. */
 int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out);
 /* Whether any destination has this host, on whatever port and scheme: what DNS inside needs. */
 bool table_host_known(const struct table *t, struct str host);
 /* Whether any destination at all has this port: else a transparent connection is reset at accept. */
 bool table_port_known(const struct table *t, uint16_t port);
 
-/* Address vetting (policy.md 2.10). True = may be dialled; else *why (static or borrowed text). */
+/* Address vetting . True = may be dialled; else *why (static or borrowed text). */
 bool dest_address_ok(const struct dest *d, const struct ip *a, const char **why);
 /* Whether `addresses` is written there: then it is the only range. */
 bool dest_addresses_listed(const struct dest *d);
@@ -85,6 +85,8 @@ unsigned dest_inject_count(const struct dest *d);
 bool dest_inject(const struct dest *d, unsigned i, struct inject *out);
 /* For the launcher: every injection of the table, destination by destination. */
 bool table_inject_each(const struct table *t, bool (*fn)(void *arg, const struct inject *in), void *arg);
+/* The destination of that number (dest.index). False: there is none. */
+bool table_dest_at(const struct table *t, uint32_t index, struct dest *out);
 /* For the worker's leaf warming, the checker, tests: every destination. */
 bool table_dest_each(const struct table *t, bool (*fn)(void *arg, const struct dest *d), void *arg);
 #endif

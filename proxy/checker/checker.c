@@ -4,7 +4,6 @@
  * (32 octets on its link) or nothing, and nothing is a refusal.
  */
 #include <openssl/crypto.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -35,7 +34,7 @@ int checker_main(int fd)
 	struct confine c = { .dir_fd = -1 };
 	struct err err = ERR_INIT;
 	struct stat st;
-	struct sandbox_spec *spec;
+	static struct sandbox_spec spec; /* large */
 	struct table *t;
 	uint8_t digest[TABLE_DIGEST_LEN];
 	unsigned n = 0;
@@ -45,8 +44,7 @@ int checker_main(int fd)
 	/* the digest must not look for a configuration file behind the walls */
 	if (OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL) != 1)
 		return 1;
-	spec = malloc(sizeof(*spec));
-	if (spec == NULL || confine_role(ROLE_CHECKER, &c, &err) < 0) {
+	if (confine_role(ROLE_CHECKER, &c, &err) < 0) {
 		log_error("cannot confine itself: %s", err.text);
 		return 1;
 	}
@@ -56,7 +54,7 @@ int checker_main(int fd)
 		log_error("%s", err.text);
 		return 1;
 	}
-	if (!table_dest_each(t, load_all, &n) || !sandbox_spec_load(t, spec)) {
+	if (!table_dest_each(t, load_all, &n) || !sandbox_spec_load(t, &spec)) {
 		log_error("the table is damaged: a destination or the sandbox section");
 		return 1;
 	}

@@ -9,28 +9,17 @@
 #include <unistd.h>
 
 #include "../../common/base/ip.h"
-#include "../../common/conf/yaml.h"
+#include "../../common/conf/schema.h"
 #include "supervisor.h"
 
 #define CONFIG_MAX (1u << 20)
 #define UID_BASE_MIN 1000
 
-static const struct schema_row top_rows[] = {
-	{ "dns", NULL },
-	{ "trust", NULL },
-	{ "uid_base", NULL },
-	{ "listen", "(network listeners)" },
-	{ "policies", "(named policies)" },
-	{ "boundary", "(a policy that no other can exceed)" },
-	{ "require_signed", "(signed policies)" },
-	{ "observe", "(recording without refusing)" },
-	{ "upstream_proxy", "(a proxy behind the gateway)" },
-	{ "audit", "(settings of the log)" },
-	{ "workers", "(settings of workers)" },
-	{ "limits", "(settings of limits)" },
-	{ "vault", "(secrets from Vault)" },
+struct load {
+	struct config *c;
+	struct diag *d;
+	const char *file;
 };
-static const struct schema_row dns_rows[] = { { "servers", NULL } };
 
 bool config_add_dns(char dns[DNS_TEXT_MAX], struct str text)
 {
@@ -69,68 +58,66 @@ bool config_add_dns(char dns[DNS_TEXT_MAX], struct str text)
 	return true;
 }
 
-static void take_dns(struct config *c, const struct yaml_node *n, struct diag *d)
+static void on_servers(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	const struct yaml_node *list;
+	struct load *l = arg;
 
-	if (n->kind != YAML_MAP) {
-		diag_error(d, n, "`dns` is a map: {servers: [ADDRESS, ...]}");
-		return;
-	}
-	if (!schema_keys(d, n, dns_rows, sizeof(dns_rows) / sizeof(dns_rows[0]), "dns"))
-		return;
-	list = yaml_get(n, "servers");
-	if (list == NULL)
-		return;
-	if (list->kind != YAML_LIST || list->n == 0) {
-		diag_error(d, list, "`servers` is a list of at least one address; leave it out for the system's name servers");
-		return;
-	}
-	for (unsigned i = 0; i < list->n; i++)
-		if (list->items[i]->kind != YAML_TEXT || !config_add_dns(c->dns, list->items[i]->text))
-			diag_error(d, list->items[i], "a name server is ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT (an address, not a name; some 20 of them)");
+	(void)row;
+	if (v->n == 0)
+		diag_error(l->d, v->node->line, v->node->col, "`servers` is a list of at least one address; leave it out for the system's name servers");
+	for (unsigned i = 0; i < v->n; i++)
+		if (!config_add_dns(l->c->dns, v->items[i]->text))
+			diag_error(l->d, v->items[i]->line, v->items[i]->col, "a name server is ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT (an address, not a name; some 20 of them)");
+}
+
+static const struct schema_row dns_rows[] = { { "servers", SCHEMA_TEXTS, false, on_servers, NULL, 0, 0 } };
+
+static void on_dns(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	schema_parse(l->d, v->node, "dns", SCHEMA_ROWS(dns_rows), l);
 }
 
 /* A relative path is beside the configuration: it does not depend on where the gateway was started. */
-static void take_trust(struct config *c, const struct yaml_node *n, const char *file, struct diag *d)
+static void on_trust(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	const char *slash = strrchr(file, '/');
-	int dir = slash != NULL ? (int)(slash - file) + 1 : 0;
+	struct load *l = arg;
+	const char *slash = strrchr(l->file, '/');
+	int dir = slash != NULL && v->text.p[0] != '/' ? (int)(slash - l->file) + 1 : 0;
 
-	if (n->kind != YAML_TEXT || n->text.n == 0 || memchr(n->text.p, 0, n->text.n) != NULL) {
-		diag_error(d, n, "`trust` is the path of a PEM file of certificates");
-		return;
-	}
-	if (n->text.p[0] == '/')
-		dir = 0;
-	if (snprintf(c->trust, sizeof(c->trust), "%.*s%.*s", dir, file, (int)n->text.n, n->text.p) >= (int)sizeof(c->trust))
-		diag_error(d, n, "the path is too long");
+	(void)row;
+	if (snprintf(l->c->trust, sizeof(l->c->trust), "%.*s%.*s", dir, l->file, (int)v->text.n, v->text.p) >= (int)sizeof(l->c->trust))
+		diag_error(l->d, v->node->line, v->node->col, "the path is too long");
 }
 
-static void take(struct config *c, const struct yaml_node *root, const char *file, struct diag *d)
+static void on_uid_base(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	const struct yaml_node *n;
-	uint64_t v;
+	struct load *l = arg;
 
-	if (root->kind == YAML_NULL)
-		return; /* nothing but comments */
-	if (root->kind != YAML_MAP) {
-		diag_error(d, root, "the configuration is a map of keys");
-		return;
-	}
-	if (!schema_keys(d, root, top_rows, sizeof(top_rows) / sizeof(top_rows[0]), "the gateway's configuration"))
-		return;
-	if ((n = yaml_get(root, "dns")) != NULL)
-		take_dns(c, n, d);
-	if ((n = yaml_get(root, "trust")) != NULL)
-		take_trust(c, n, file, d);
-	if ((n = yaml_get(root, "uid_base")) != NULL) {
-		if (n->kind != YAML_TEXT || !str_u64(n->text, UINT32_MAX - 2 * SANDBOXES_MAX, &v) || v < UID_BASE_MIN)
-			diag_error(d, n, "`uid_base` is the first of %u user numbers that nobody else has, from %u up", 100 + SANDBOXES_MAX, UID_BASE_MIN);
-		else
-			c->uid_base = (uint32_t)v;
-	}
+	(void)row;
+	if (v->number < UID_BASE_MIN || v->number > UINT32_MAX - 2 * SANDBOXES_MAX)
+		diag_error(l->d, v->node->line, v->node->col, "`uid_base` is the first of %u user numbers that nobody else has, from %u up", 100 + SANDBOXES_MAX, UID_BASE_MIN);
+	else
+		l->c->uid_base = (uint32_t)v->number;
 }
+
+static const struct schema_row top_rows[] = {
+	{ "dns", SCHEMA_MAP, false, on_dns, NULL, 0, 0 },
+	{ "trust", SCHEMA_TEXT, false, on_trust, NULL, 0, 0 },
+	{ "uid_base", SCHEMA_NUMBER, false, on_uid_base, NULL, 0, 0 },
+	{ "listen", SCHEMA_LATER, false, NULL, "network listeners", 0, 0 },
+	{ "policies", SCHEMA_LATER, false, NULL, "named policies", 0, 0 },
+	{ "boundary", SCHEMA_LATER, false, NULL, "a policy that no other can exceed", 0, 0 },
+	{ "require_signed", SCHEMA_LATER, false, NULL, "signed policies", 0, 0 },
+	{ "observe", SCHEMA_LATER, false, NULL, "recording without refusing", 0, 0 },
+	{ "upstream_proxy", SCHEMA_LATER, false, NULL, "a proxy behind the gateway", 0, 0 },
+	{ "audit", SCHEMA_LATER, false, NULL, "settings of the log", 0, 0 },
+	{ "workers", SCHEMA_LATER, false, NULL, "settings of workers", 0, 0 },
+	{ "limits", SCHEMA_LATER, false, NULL, "settings of limits", 0, 0 },
+	{ "vault", SCHEMA_LATER, false, NULL, "secrets from Vault", 0, 0 },
+};
 
 /* Whoever can write it decides which name servers and which CAs are believed. */
 static int read_file(int fd, const char *file, struct buf *text, struct err *err)
@@ -174,6 +161,7 @@ int config_load(struct config *c, const char *file, bool as_root, struct err *er
 	struct arena arena = { 0 };
 	struct buf text = { 0 };
 	struct diag d = { 0 };
+	struct load l = { c, &d, file };
 	struct yaml_node *root;
 	int fd, ret = -1;
 
@@ -189,12 +177,12 @@ int config_load(struct config *c, const char *file, bool as_root, struct err *er
 			return 0;
 		return err_errno(err, "cannot open the configuration %s", file);
 	}
-	d.file = file;
+	d.file = l.file = file;
 	if (read_file(fd, file, &text, err) < 0)
 		goto out;
 	root = yaml_parse(&arena, (const char *)buf_str(&text).p, buf_len(&text), &d);
-	if (root != NULL)
-		take(c, root, file, &d);
+	if (root != NULL && root->kind != YAML_NULL) /* null: nothing but comments */
+		schema_parse(&d, root, "the gateway's configuration", SCHEMA_ROWS(top_rows), &l);
 	if (root == NULL || d.errors > 0) {
 		/* each error on a line of its own, as the compiler of policies has it */
 		if (write(STDERR_FILENO, buf_str(&d.out).p, buf_len(&d.out)) < 0) {
@@ -207,7 +195,7 @@ int config_load(struct config *c, const char *file, bool as_root, struct err *er
 out:
 	close(fd);
 	buf_fini(&text);
-	buf_fini(&d.out);
+	diag_fini(&d);
 	arena_fini(&arena);
 	return ret;
 }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SP_POLICY_TABLE_RECORD_H
+#define SP_POLICY_TABLE_RECORD_H
+/* Records that are small lists: header, secrets. Private to table.c and table_check.c. */
+#include "dest_value.h"
+
+struct header {
+	struct str compiler, name;
+	size_t digest_at; /* where in the value the digest stands */
+	const uint8_t *digest;
+	uint8_t flags;
+	uint32_t dests, secrets;
+	struct cursor ports; /* stands before its count */
+};
+bool table_load_header(struct str v, struct header *h);
+/* hosts stands before its count. */
+bool table_load_secret(struct str v, struct secret_decl *s, struct cursor *hosts);
+#endif

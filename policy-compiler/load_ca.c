@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `tls: { ca: FILE }`: the certificates go into the table, so that nothing is read by name later. */
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../common/base/must.h"
+#include "load.h"
+
+#define CA_FILE_MAX (1u << 20)
+#define CA_MAX 500u
+
+static int read_ca(struct load *l, const struct yaml_node *n, const char *path, struct buf *b)
+{
+	/* no link: what the name stands for would be someone else's to choose. Not blocking: a pipe is not waited for. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY), ret = -1;
+	struct stat st;
+	ssize_t k;
+
+	if (fd < 0) {
+		ERROR_AT(l, n, "cannot read tls.ca %s: %s", path, errno == ELOOP ? "it is a symbolic link; name the file itself" : strerror(errno));
+		return -1;
+	}
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > CA_FILE_MAX) {
+		ERROR_AT(l, n, "tls.ca %s is not a regular file of at most %u octets", path, CA_FILE_MAX);
+		goto out;
+	}
+	if (st.st_mode & 022) {
+		ERROR_AT(l, n, "tls.ca %s can be written by its group or by others: chmod go-w it", path);
+		goto out;
+	}
+	while ((k = read(fd, buf_room(b, 65536), 65536)) > 0 && buf_len(b) <= CA_FILE_MAX)
+		buf_commit(b, (size_t)k);
+	if (k < 0)
+		ERROR_AT(l, n, "cannot read tls.ca %s: %s", path, strerror(errno));
+	else
+		ret = 0;
+out:
+	close(fd);
+	return ret;
+}
+
+static void add_certificate(struct load *l, const struct yaml_node *n, const char *path, X509 *x, struct pol_dest *d)
+{
+	unsigned char *der = NULL;
+	int len = i2d_X509(x, &der);
+
+	MUST(len > 0);
+	if (X509_cmp_current_time(X509_get0_notAfter(x)) < 0)
+		WARN_AT(l, n, "certificate %u of tls.ca %s has expired", d->ca_n + 1, path);
+	d->cas[d->ca_n++] = arena_str(l->a, str_mk(der, (size_t)len));
+	OPENSSL_free(der);
+}
+
+void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d)
+{
+	struct buf text = { 0 };
+	uint8_t digest[32];
+	struct str name = n->text;
+	char *path;
+	BIO *bio = NULL;
+	X509 *x;
+
+	if (l->dir == NULL) {
+		ERROR_AT(l, n, "tls.ca cannot be read here");
+		return;
+	}
+	if (str_starts(n->text, STR("../")) || str_find(n->text, STR("/../")) >= 0) {
+		ERROR_AT(l, n, "tls.ca does not lead out of the policy's folder: without `..`, or absolute");
+		return;
+	}
+	if (n->text.p[0] == '/') {
+		path = arena_strz(l->a, n->text);
+	} else {
+		struct buf b = { 0 };
+
+		while (str_starts(name, STR("./")))
+			name = str_mk(name.p + 2, name.n - 2);
+		if (strcmp(l->dir, ".") != 0)
+			buf_addf(&b, "%s/", strcmp(l->dir, "/") == 0 ? "" : l->dir);
+		buf_adds(&b, name);
+		path = arena_strz(l->a, buf_str(&b));
+		buf_fini(&b);
+	}
+	if (read_ca(l, n, path, &text) < 0)
+		goto out;
+	MUST(EVP_Digest(buf_str(&text).p, buf_len(&text), digest, NULL, EVP_sha256(), NULL) == 1 && EVP_DigestUpdate(l->files, digest, sizeof(digest)) == 1);
+	l->file_n++;
+	if (str_find(buf_str(&text), STR("PRIVATE KEY-----")) >= 0) {
+		ERROR_AT(l, n, "tls.ca %s holds a private key: it is to hold certificates only", path);
+		goto out;
+	}
+	bio = BIO_new_mem_buf(buf_str(&text).p, (int)buf_len(&text));
+	MUST(bio != NULL);
+	d->cas = arena_zalloc(l->a, (CA_MAX + 1) * sizeof(struct str));
+	ERR_clear_error();
+	while (d->ca_n < CA_MAX && (x = PEM_read_bio_X509(bio, NULL, NULL, NULL)) != NULL) {
+		add_certificate(l, n, path, x, d);
+		X509_free(x);
+	}
+	if (d->ca_n == CA_MAX)
+		ERROR_AT(l, n, "tls.ca %s holds more than %u certificates", path, CA_MAX - 1);
+	else if (ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
+		ERROR_AT(l, n, "certificate %u of tls.ca %s cannot be read", d->ca_n + 1, path);
+	else if (d->ca_n == 0)
+		ERROR_AT(l, n, "tls.ca %s holds no certificate in PEM form", path);
+out:
+	ERR_clear_error();
+	BIO_free(bio);
+	buf_fini(&text);
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A destination: read once, then made into one for each host and port. */
+#include "load.h"
+
+#define PORTS_MAX 64
+
+struct dest_ctx {
+	struct load *l;
+	struct pol_dest proto;
+	struct str id;
+	struct canon_host *hosts;
+	unsigned host_n;
+	const struct yaml_node **host_nodes;
+	uint16_t ports[PORTS_MAX];
+	unsigned port_n;
+	bool bad; /* too little is known to go on */
+};
+
+/* --- host ---------------------------------------------------------------------------------------------------------- */
+
+bool load_host(struct load *l, const struct yaml_node *n, struct canon_host *h)
+{
+	struct str s = n->text;
+	const char *reason;
+	struct ip ip;
+
+	if (memchr(s.p, '*', s.n) != NULL)
+		ERROR_AT(l, n, "wildcards in hosts are not supported by this version of sallyport: name each host");
+	else if (str_find(s, STR("://")) >= 0 || memchr(s.p, '/', s.n) != NULL)
+		ERROR_AT(l, n, "a host is a name alone, without scheme and path: `scheme` stands beside it, paths in the rules");
+	else if (ip_parse(s, &ip) && ip.family == 6)
+		ERROR_AT(l, n, "an IPv6 address is written in brackets and quotes: \"[%.*s]\"", DIAG_STR(s));
+	else if (s.p[0] == '[' ? s.p[s.n - 1] != ']' : memchr(s.p, ':', s.n) != NULL)
+		ERROR_AT(l, n, "a port inside `host`: write `ports: [...]` beside it");
+	else if (memchr(s.p, '@', s.n) != NULL)
+		ERROR_AT(l, n, "a host has no user in it");
+	else if (!canon_host(s, true, h, &reason)) {
+		bool wide = false;
+
+		for (size_t i = 0; i < s.n; i++)
+			wide = wide || (unsigned char)s.p[i] >= 0x80;
+		if (wide)
+			ERROR_AT(l, n, "write an internationalised host as its A-label (xn--...): U-labels are not supported by this version of sallyport");
+		else
+			ERROR_AT(l, n, "`%.*s` is not a host name or address (%s)", DIAG_STR(s), reason);
+	} else
+		return true;
+	return false;
+}
+
+static void on_host(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	if (v->n == 0)
+		ERROR_AT(c->l, v->node, "`host` is an empty list");
+	c->hosts = arena_zalloc(c->l->a, (v->n + 1ul) * sizeof(*c->hosts));
+	c->host_nodes = arena_zalloc(c->l->a, (v->n + 1ul) * sizeof(const struct yaml_node *));
+	for (unsigned i = 0; i < v->n; i++) {
+		c->host_nodes[c->host_n] = v->items[i];
+		if (load_host(c->l, v->items[i], &c->hosts[c->host_n]))
+			c->host_n++;
+	}
+}
+
+/* --- where it goes ------------------------------------------------------------------------------------------------- */
+
+static void on_scheme(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct dest_ctx *)arg)->proto.scheme = str_eq(v->text, STR("http")) ? SCHEME_HTTP : SCHEME_HTTPS;
+}
+
+static void on_ports(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	if (v->n == 0)
+		ERROR_AT(c->l, v->node, "`ports` is empty: leave it out for the default, or list ports");
+	c->proto.port_written = true;
+	for (unsigned i = 0; i < v->n && c->port_n < PORTS_MAX; i++) {
+		if (canon_port(v->items[i]->text, &c->ports[c->port_n]))
+			c->port_n++;
+		else
+			ERROR_AT(c->l, v->items[i], "a port is a number from 1 to 65535");
+	}
+}
+
+static void on_addresses(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	if (v->n == 0) {
+		ERROR_AT(c->l, v->node, "`addresses` is empty: no address would do; leave it out, or list ranges");
+		return;
+	}
+	c->proto.addresses = arena_zalloc(c->l->a, v->n * sizeof(struct cidr));
+	for (unsigned i = 0; i < v->n; i++) {
+		struct cidr *r = &c->proto.addresses[c->proto.address_n];
+
+		if (!cidr_parse(v->items[i]->text, r))
+			ERROR_AT(c->l, v->items[i], "`%.*s` is not an address range such as 10.20.0.0/16 or fd00:1::/32 (bits behind the prefix are zero)", DIAG_STR(v->items[i]->text));
+		else if (r->bits < 8)
+			ERROR_AT(c->l, v->items[i], "an address range is not wider than /8");
+		else
+			c->proto.address_n++;
+	}
+}
+
+static void on_connect(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+	struct canon_host h;
+	const char *reason, *why;
+	uint16_t port;
+	bool listed = c->proto.address_n == 0;
+
+	(void)row;
+	if (!canon_authority(v->text, 0, &h, &port, &reason) || h.ip.family == 0) {
+		ERROR_AT(c->l, v->node, "`connect` is ADDRESS:PORT, such as 10.0.0.5:8443 or \"[fd00::5]:8443\"");
+		return;
+	}
+	for (unsigned i = 0; i < c->proto.address_n; i++)
+		listed = listed || cidr_has(&c->proto.addresses[i], &h.ip);
+	if (!listed || (c->proto.address_n == 0 && ip_classify(&h.ip, &why) != IP_PUBLIC))
+		ERROR_AT(c->l, v->node, "`addresses` does not allow %s, where `connect` goes", h.text);
+	c->proto.connect_ip = h.ip;
+	c->proto.connect_port = port;
+}
+
+/* --- tls, paths ---------------------------------------------------------------------------------------------------- */
+
+static void on_ca(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	load_ca(c->l, v->node, &c->proto);
+}
+
+static void on_tls_min(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct dest_ctx *)arg)->proto.tls_min = str_eq(v->text, STR("1.2")) ? 12 : 13;
+}
+
+static const struct schema_row tls_rows[] = {
+	{ "ca", SCHEMA_TEXT, false, on_ca, NULL, 0, 0 },
+	{ "min", SCHEMA_WORD, false, on_tls_min, "1.2|1.3", 0, 0 },
+	{ "alpn", SCHEMA_LATER, false, NULL, "choosing protocols", 0, 0 },
+	{ "pin", SCHEMA_LATER, false, NULL, "pins", 0, 0 },
+	{ "passthrough", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
+};
+
+static void on_tls(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	if (c->proto.scheme != SCHEME_HTTPS)
+		ERROR_AT(c->l, v->key, "`tls` on a destination with scheme http");
+	schema_parse(c->l->d, v->node, "tls", SCHEMA_ROWS(tls_rows), c);
+}
+
+static void on_encoded_slash(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row, (void)v;
+	((struct dest_ctx *)arg)->proto.paths.encoded_slash_keep = true;
+}
+
+static void on_empty_segments(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row, (void)v;
+	((struct dest_ctx *)arg)->proto.paths.empty_segments_keep = true;
+}
+
+static void on_raw(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct dest_ctx *)arg)->proto.paths.raw = v->truth;
+}
+
+static const struct schema_row paths_rows[] = {
+	{ "encoded_slash", SCHEMA_WORD, false, on_encoded_slash, "keep", 0, 0 },
+	{ "empty_segments", SCHEMA_WORD, false, on_empty_segments, "keep", 0, 0 },
+	{ "raw", SCHEMA_BOOL, false, on_raw, NULL, 0, 0 },
+};
+
+static void on_paths(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	schema_parse(c->l->d, v->node, "paths", SCHEMA_ROWS(paths_rows), c);
+}
+
+/* --- rules --------------------------------------------------------------------------------------------------------- */
+
+static void load_rules(struct dest_ctx *c, const struct schema_value *v, const char *key, bool deny)
+{
+	struct load *l = c->l;
+	struct pol_dest *d = &c->proto;
+	struct pol_rule *rules;
+
+	if (v->node->kind == YAML_TEXT && str_eq(v->node->text, STR("tunnel"))) {
+		ERROR_AT(l, v->node, "tunnels are not supported by this version of sallyport");
+		return;
+	}
+	if (v->node->kind != YAML_LIST) {
+		ERROR_AT(l, v->node, "`%s` must be a list of rules: is a `- ` missing before each?", key);
+		return;
+	}
+	rules = arena_zalloc(l->a, (d->rule_n + v->node->n + 1ul) * sizeof(*rules));
+	if (d->rule_n)
+		memcpy(rules, d->rules, d->rule_n * sizeof(*rules));
+	d->rules = rules;
+	for (unsigned i = 0; i < v->node->n; i++)
+		if (load_rule(l, v->node->items[i], &d->paths, deny, &d->rules[d->rule_n]))
+			d->rule_n++;
+}
+
+static void on_allow(void *arg, const struct schema_row *row, const struct schema_value *v) { load_rules(arg, v, row->key, false); }
+static void on_deny(void *arg, const struct schema_row *row, const struct schema_value *v) { load_rules(arg, v, row->key, true); }
+
+static void on_inject(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	load_injects(c->l, v->node, &c->proto);
+}
+
+static void on_id(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	c->id = v->text;
+	if (v->text.n > 200)
+		ERROR_AT(c->l, v->node, "an id has 200 characters at most");
+}
+
+static void on_log_query(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct dest_ctx *)arg)->proto.log_query = v->truth;
+}
+
+/* In an order in which each finds what it relies on: the scheme before ports and tls, addresses before connect, paths before rules. */
+static const struct schema_row dest_rows[] = {
+	{ "id", SCHEMA_TEXT, false, on_id, NULL, 0, 0 },
+	{ "scheme", SCHEMA_WORD, false, on_scheme, "https|http", 0, 0 },
+	{ "host", SCHEMA_ONE_OR_MORE, true, on_host, NULL, 0, 0 },
+	{ "ports", SCHEMA_TEXTS, false, on_ports, NULL, 0, PORTS_MAX },
+	{ "addresses", SCHEMA_TEXTS, false, on_addresses, NULL, 0, 1000 },
+	{ "connect", SCHEMA_TEXT, false, on_connect, NULL, 0, 0 },
+	{ "tls", SCHEMA_MAP, false, on_tls, NULL, 0, 0 },
+	{ "paths", SCHEMA_MAP, false, on_paths, NULL, 0, 0 },
+	{ "log_query", SCHEMA_BOOL, false, on_log_query, NULL, 0, 0 },
+	{ "allow", SCHEMA_ANY, false, on_allow, NULL, 0, 0 },
+	{ "deny", SCHEMA_ANY, false, on_deny, NULL, 0, 0 },
+	{ "inject", SCHEMA_LIST, false, on_inject, NULL, 0, 0 },
+	{ "protocol", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
+	{ "acknowledge", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
+	{ "limits", SCHEMA_LATER, false, NULL, "rates and budgets", 0, 0 },
+	{ "foreign", SCHEMA_LATER, false, NULL, "refusing or passing foreign credentials", 0, 0 },
+	{ "credential_places", SCHEMA_LATER, false, NULL, "further places of credentials", 0, 0 },
+	{ "scrub", SCHEMA_LATER, false, NULL, "choosing how responses are scrubbed", 0, 0 },
+	{ "override", SCHEMA_LATER, false, NULL, "policies that build on others", 0, 0 },
+	{ "resolver", SCHEMA_LATER, false, NULL, "a resolver of its own", 0, 0 },
+	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },
+	{ "capture", SCHEMA_LATER, false, NULL, "capturing", 0, 0 },
+	{ "reveal", SCHEMA_LATER, false, NULL, "revealing", 0, 0 },
+};
+
+/* --- one for each host and port ------------------------------------------------------------------------------------ */
+
+/* HOST[:PORT], or the id given; one that was given to several: ID@HOST[:PORT]. */
+static struct str dest_id(struct dest_ctx *c, const struct pol_dest *d, bool single)
+{
+	struct buf b = { 0 };
+	struct str s;
+
+	if (c->id.n)
+		buf_adds(&b, c->id);
+	if (c->id.n && !single)
+		buf_addc(&b, '@');
+	if (c->id.n == 0 || !single) {
+		buf_addf(&b, d->host.ip.family == 6 ? "[%s]" : "%s", d->host.text);
+		if (d->port_written)
+			buf_addf(&b, ":%u", d->port);
+	}
+	s = arena_str(c->l->a, buf_str(&b));
+	buf_fini(&b);
+	return s;
+}
+
+/* DESTINATION:allow:METHOD PATH. */
+static struct str rule_id(struct load *l, const struct pol_dest *d, const struct pol_rule *r)
+{
+	struct buf b = { 0 };
+	struct str s;
+
+	buf_adds(&b, d->id);
+	buf_addz(&b, r->deny ? ":deny:" : ":allow:");
+	if (r->any)
+		buf_addz(&b, "ANY");
+	for (unsigned i = 0; i < r->method_n; i++) {
+		if (i > 0 || r->any)
+			buf_addc(&b, '|');
+		buf_adds(&b, r->methods[i]);
+	}
+	buf_addc(&b, ' ');
+	buf_adds(&b, r->written);
+	s = arena_str(l->a, buf_str(&b));
+	buf_fini(&b);
+	return s;
+}
+
+static struct pol_dest *new_dest(struct load *l)
+{
+	struct policy *p = l->p;
+
+	if (p->dest_n == p->dest_cap) {
+		unsigned cap = p->dest_cap ? p->dest_cap * 2 : 16;
+		struct pol_dest *more = arena_alloc(l->a, cap * sizeof(*more));
+
+		if (p->dest_n)
+			memcpy(more, p->dests, p->dest_n * sizeof(*more));
+		p->dests = more;
+		p->dest_cap = cap;
+	}
+	return &p->dests[p->dest_n++];
+}
+
+static void add_dest(struct dest_ctx *c, unsigned host, uint16_t port, bool single)
+{
+	struct load *l = c->l;
+	struct pol_dest *d = new_dest(l);
+
+	*d = c->proto;
+	d->host = c->hosts[host];
+	d->port = port;
+	d->id = dest_id(c, d, single);
+	d->id_given = c->id.n > 0;
+	d->rules = arena_alloc(l->a, (d->rule_n + 1ul) * sizeof(*d->rules));
+	if (d->rule_n)
+		memcpy(d->rules, c->proto.rules, d->rule_n * sizeof(*d->rules));
+	for (unsigned i = 0; i < d->rule_n; i++)
+		if (!d->rules[i].id_given)
+			d->rules[i].id = rule_id(l, d, &d->rules[i]);
+	l->p->rule_n += d->rule_n;
+}
+
+/* Every secret that is injected here must be allowed to go to every host of the list. */
+static void check_secret_hosts(struct dest_ctx *c)
+{
+	for (unsigned i = 0; i < c->proto.inject_n; i++) {
+		const struct pol_inject *in = &c->proto.injects[i];
+
+		for (unsigned h = 0; h < c->host_n; h++) {
+			bool ok = in->secret->host_n == 0; /* has an error of its own */
+
+			for (unsigned k = 0; k < in->secret->host_n; k++)
+				ok = ok || str_eq(in->secret->hosts[k], str_mk(c->hosts[h].text, c->hosts[h].len));
+			if (!ok)
+				diag_error(c->l->d, in->at.line, in->at.col, "secret `%.*s` may not go to %s: its `hosts` (line %u) do not list it", DIAG_STR(in->secret->name), c->hosts[h].text, in->secret->at.line);
+		}
+	}
+}
+
+void load_destination(struct load *l, struct yaml_node *n)
+{
+	struct dest_ctx c = { .l = l, .proto = { .scheme = SCHEME_HTTPS, .at = place_of(n), .source = load_source(l, n) } };
+	bool single;
+
+	if (!schema_parse(l->d, n, "a destination", SCHEMA_ROWS(dest_rows), &c) && c.host_n == 0)
+		return;
+	if (c.port_n == 0)
+		c.ports[c.port_n++] = c.proto.scheme == SCHEME_HTTPS ? 443 : 80;
+	check_secret_hosts(&c);
+	if ((uint64_t)c.host_n * c.port_n + l->p->dest_n > POLICY_DESTS_MAX || (uint64_t)c.host_n * c.port_n * c.proto.rule_n + l->p->rule_n > POLICY_RULES_MAX) {
+		ERROR_AT(l, n, "the policy has more than %u destinations or rules, each host and port of a list counted", POLICY_RULES_MAX);
+		return;
+	}
+	single = c.host_n * c.port_n == 1;
+	for (unsigned h = 0; h < c.host_n; h++)
+		for (unsigned k = 0; k < c.port_n; k++)
+			add_dest(&c, h, c.ports[k], single);
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a file to a policy: each kind of error with its text and place, ids, certificates, consent, explanations. */
+#include "policy_util.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <openssl/ec.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include "policy-compiler/compile.h"
+#include "policy-compiler/explain.h"
+#include "policy-compiler/trust.h"
+
+#define CASES "tests/cases/policy-errors"
+
+static struct buf slurp(const char *path)
+{
+	struct buf b = { 0 };
+	FILE *f = fopen(path, "re");
+	size_t n;
+
+	if (f == NULL)
+		fail_msg("cannot open %s", path);
+	while ((n = fread(buf_room(&b, 4096), 1, 4096, f)) > 0)
+		buf_commit(&b, n);
+	fclose(f);
+	return b;
+}
+
+static void spit(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+}
+
+/* NAME.yaml gives exactly the messages of NAME.txt. */
+static void error_cases(void **state)
+{
+	DIR *dir = opendir(CASES);
+	struct dirent *e;
+	unsigned n = 0, bad = 0;
+
+	(void)state;
+	if (dir == NULL)
+		fail_msg("run from the top folder: no %s", CASES);
+	while ((e = readdir(dir)) != NULL) {
+		size_t len = strlen(e->d_name);
+		char path[512], want[512];
+		struct diag d = { .file = e->d_name };
+		struct policy p;
+		struct buf b;
+
+		if (len < 6 || strcmp(e->d_name + len - 5, ".yaml") != 0)
+			continue;
+		snprintf(path, sizeof(path), CASES "/%s", e->d_name);
+		snprintf(want, sizeof(want), CASES "/%.*s.txt", (int)(len - 5), e->d_name);
+		assert_int_equal(policy_load(&p, path, &d), -1);
+		assert_true(d.errors > 0);
+		b = slurp(want);
+		if (!str_eq(buf_str(&b), buf_str(&d.out))) {
+			print_error("%s: have:\n%.*swant:\n%.*s", e->d_name, (int)buf_len(&d.out), (const char *)buf_str(&d.out).p, (int)buf_len(&b), (const char *)buf_str(&b).p);
+			bad++;
+		}
+		n++;
+		buf_fini(&b);
+		diag_fini(&d);
+		policy_free(&p);
+	}
+	closedir(dir);
+	assert_int_equal(bad, 0);
+	assert_true(n > 80);
+}
+
+static void the_least_policy(void **state)
+{
+	struct policy p;
+	struct table *t;
+	struct dest d;
+
+	(void)state;
+	util_parse(&p, "version: 1\nname: nothing\n");
+	t = util_table(&p);
+	assert_int_equal(table_find(t, SCHEME_HTTPS, STR("a.test"), 443, &d), 0);
+	assert_true(table_explain_denials(t) && !table_port_known(t, 443) && table_secret_count(t) == 0);
+	table_free(t);
+	policy_free(&p);
+}
+
+static void ids(void **state)
+{
+	struct policy p;
+
+	(void)state;
+	util_parse(&p, "version: 1\ndestinations:\n"
+		       "  - host: [b.test, \"[::1]\"]\n    ports: [8443]\n    allow: [ \"GET,POST /x\" ]\n"
+		       "  - host: a.test\n    id: mine\n    deny: [ { method: [PUT, ANY], path: /y, id: no-y } ]\n    allow: [ GET /y ]\n");
+	assert_int_equal(p.dest_n, 3);
+	assert_true(str_eq(p.dests[0].id, STR("mine")) && str_eq(p.dests[1].id, STR("[::1]:8443")) && str_eq(p.dests[2].id, STR("b.test:8443")));
+	assert_true(str_eq(p.dests[2].rules[0].id, STR("b.test:8443:allow:GET|POST /x")));
+	assert_true(str_eq(p.dests[0].rules[0].id, STR("mine:allow:GET /y")) && str_eq(p.dests[0].rules[1].id, STR("no-y")) && str_eq(p.dests[0].rules[1].source, STR("test.yaml:8")));
+	policy_free(&p);
+}
+
+static void warnings(void **state)
+{
+	static const char text[] = "version: 1\nsecrets: { s: { env: X, hosts: [a.test] } }\ndestinations:\n  - host: [a.test, b.test]\n  - host: c.test\n    allow: [ GET /x, GET /x ]\n";
+	static const char want[] = "w.yaml:2:12: warning: secret `s` is not injected anywhere\n"
+				   "w.yaml:4:5: warning: this destination allows nothing\n"
+				   "w.yaml:6:22: warning: the same rule stands at line 6 already\n";
+	struct diag d = { .file = "w.yaml" };
+	struct policy p;
+
+	(void)state;
+	assert_int_equal(policy_parse(&p, text, sizeof(text) - 1, NULL, &d), 0);
+	if (!str_eq(buf_str(&d.out), str_of(want)))
+		fail_msg("%.*s", (int)buf_len(&d.out), (const char *)buf_data(&d.out));
+	diag_fini(&d);
+	policy_free(&p);
+}
+
+static void many_errors(void **state)
+{
+	struct buf text = { 0 };
+	struct diag d = { .file = "m.yaml" };
+	struct policy p;
+
+	(void)state;
+	buf_addz(&text, "version: 1\ndestinations:\n");
+	for (int i = 0; i < 5000; i++)
+		buf_addz(&text, "  - hots: x\n");
+	assert_int_equal(policy_parse(&p, (const char *)buf_data(&text), buf_len(&text), NULL, &d), -1);
+	assert_int_equal(d.errors, 10000);
+	assert_true(buf_len(&d.out) < 30000);
+	assert_true(str_find(buf_str(&d.out), STR("the rest is not shown")) > 0);
+	diag_fini(&d);
+	policy_free(&p);
+	buf_fini(&text);
+}
+
+/* --- files --------------------------------------------------------------------------------------------------------- */
+
+struct scratch {
+	char dir[64], policy[128], ca[128], table[128], state[128];
+};
+
+static void make_ca(const char *path, int copies)
+{
+	EVP_PKEY *key = EVP_EC_gen("P-256");
+	X509 *x = X509_new();
+	X509_NAME *name = X509_NAME_new();
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	X509_set_version(x, 2);
+	ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
+	X509_gmtime_adj(X509_getm_notBefore(x), 0);
+	X509_gmtime_adj(X509_getm_notAfter(x), 86400);
+	X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"test", -1, -1, 0);
+	X509_set_subject_name(x, name);
+	X509_set_issuer_name(x, name);
+	X509_set_pubkey(x, key);
+	assert_true(X509_sign(x, key, EVP_sha256()) > 0);
+	for (int i = 0; i < copies; i++)
+		PEM_write_X509(f, x);
+	fchmod(fileno(f), 0644);
+	fclose(f);
+	X509_NAME_free(name);
+	X509_free(x);
+	EVP_PKEY_free(key);
+}
+
+static int setup(void **state)
+{
+	struct scratch *s = calloc(1, sizeof(*s));
+
+	snprintf(s->dir, sizeof(s->dir), "/tmp/sp-policy.XXXXXX");
+	if (mkdtemp(s->dir) == NULL)
+		return -1;
+	snprintf(s->policy, sizeof(s->policy), "%s/sallyport.yaml", s->dir);
+	snprintf(s->ca, sizeof(s->ca), "%s/ca.pem", s->dir);
+	snprintf(s->table, sizeof(s->table), "%s/table", s->dir);
+	snprintf(s->state, sizeof(s->state), "%s/state", s->dir);
+	*state = s;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct scratch *s = *state;
+	char path[192];
+
+	unlink(s->policy);
+	unlink(s->ca);
+	unlink(s->table);
+	snprintf(path, sizeof(path), "%s/policies/trusted", s->state);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/policies", s->state);
+	rmdir(path);
+	rmdir(s->state);
+	if (rmdir(s->dir) != 0)
+		return -1;
+	free(s);
+	return 0;
+}
+
+static const char with_ca[] = "version: 1\ndestinations:\n  - host: a.test\n    tls: { ca: ./ca.pem }\n    allow: [ GET / ]\n";
+
+/* The first message of an error, or "" when it loads. */
+static void load_says(const char *path, char out[512], struct policy *p)
+{
+	struct diag d = { .file = "f" };
+
+	policy_load(p, path, &d);
+	snprintf(out, 512, "%.*s", (int)buf_len(&d.out), (const char *)buf_str(&d.out).p);
+	diag_fini(&d);
+}
+
+static void certificates(void **state)
+{
+	struct scratch *s = *state;
+	struct policy p;
+	struct table *t;
+	struct dest d;
+	struct str der;
+	const unsigned char *q;
+	X509 *x;
+	char said[512];
+
+	spit(s->policy, with_ca);
+	load_says(s->policy, said, &p);
+	assert_non_null(strstr(said, "f:4:16: error: cannot read tls.ca"));
+	policy_free(&p);
+	make_ca(s->ca, 2);
+	load_says(s->policy, said, &p);
+	assert_string_equal(said, "");
+	t = util_table(&p);
+	assert_int_equal(table_find(t, SCHEME_HTTPS, STR("a.test"), 443, &d), 1);
+	assert_true(d.has_ca && dest_ca(&d, 1, &der) && !dest_ca(&d, 2, &der) && dest_ca(&d, 0, &der));
+	q = (const unsigned char *)der.p;
+	x = d2i_X509(NULL, &q, (long)der.n);
+	assert_non_null(x);
+	X509_free(x);
+	table_free(t);
+	policy_free(&p);
+	chmod(s->ca, 0666);
+	load_says(s->policy, said, &p);
+	assert_non_null(strstr(said, "chmod go-w"));
+	policy_free(&p);
+	spit(s->ca, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+	chmod(s->ca, 0644);
+	load_says(s->policy, said, &p);
+	assert_non_null(strstr(said, "certificate 1 of tls.ca"));
+	policy_free(&p);
+	spit(s->ca, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
+	load_says(s->policy, said, &p);
+	assert_non_null(strstr(said, "private key"));
+	policy_free(&p);
+	unlink(s->ca);
+	assert_int_equal(symlink("/etc/passwd", s->ca), 0);
+	load_says(s->policy, said, &p);
+	assert_non_null(strstr(said, "symbolic link"));
+	policy_free(&p);
+}
+
+static void not_files(void **state)
+{
+	struct scratch *s = *state;
+	struct policy p;
+	char said[512];
+
+	load_says(s->policy, said, &p);
+	assert_non_null(strstr(said, "f: error: cannot read it: No such file"));
+	policy_free(&p);
+	load_says(s->dir, said, &p);
+	assert_non_null(strstr(said, "f: error: not a regular file"));
+	policy_free(&p);
+	assert_int_equal(mkfifo(s->policy, 0600), 0); /* must not be waited for */
+	load_says(s->policy, said, &p);
+	assert_non_null(strstr(said, "not a regular file"));
+	policy_free(&p);
+	unlink(s->policy);
+	spit(s->policy, "");
+	load_says(s->policy, said, &p);
+	assert_non_null(strstr(said, "f:1:1: error: the policy is empty"));
+	policy_free(&p);
+}
+
+static void compile_replaces(void **state)
+{
+	struct scratch *s = *state;
+	struct err err = ERR_INIT;
+	struct buf one, two;
+	FILE *null = fopen("/dev/null", "we");
+
+	assert_non_null(null);
+	spit(s->policy, "version: 1\ndestinations: [ { host: a.test, allow: [ GET / ] } ]\n");
+	assert_int_equal(policy_compile_file(s->policy, s->table, null, &err), 0);
+	one = slurp(s->table);
+	assert_int_equal(policy_compile_file(s->policy, s->table, null, &err), 0);
+	two = slurp(s->table);
+	assert_true(str_eq(buf_str(&one), buf_str(&two)));
+	buf_fini(&two);
+	/* an error leaves what was there */
+	spit(s->policy, "version: 1\nnope: 1\n");
+	assert_int_equal(policy_compile_file(s->policy, s->table, null, &err), -1);
+	two = slurp(s->table);
+	assert_true(str_eq(buf_str(&one), buf_str(&two)));
+	buf_fini(&one);
+	buf_fini(&two);
+	spit(s->policy, "version: 1\n");
+	assert_int_equal(policy_compile_file(s->policy, "/nonexistent/table", null, &err), -1);
+	fclose(null);
+}
+
+static enum trust ask(const struct scratch *s, bool give)
+{
+	struct policy p;
+	struct err err = ERR_INIT;
+	enum trust t = TRUST_NEVER;
+	char said[512];
+
+	load_says(s->policy, said, &p);
+	assert_string_equal(said, "");
+	if (give)
+		assert_int_equal(trust_give(s->state, s->policy, p.digest, &err), 0);
+	assert_int_equal(trust_look(s->state, s->policy, p.digest, &t, &err), 0);
+	policy_free(&p);
+	return t;
+}
+
+static void consent(void **state)
+{
+	struct scratch *s = *state;
+	struct err err = ERR_INIT;
+	uint8_t digest[32] = { 0 };
+	char list[192];
+	struct stat st;
+	enum trust t;
+
+	snprintf(list, sizeof(list), "%s/policies/trusted", s->state);
+	make_ca(s->ca, 1);
+	spit(s->policy, with_ca);
+	assert_int_equal(ask(s, false), TRUST_NEVER);
+	assert_int_equal(ask(s, true), TRUST_GIVEN);
+	assert_int_equal(stat(list, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(ask(s, false), TRUST_GIVEN);
+	make_ca(s->ca, 1); /* another certificate: what the policy pulls in is part of it */
+	assert_int_equal(ask(s, false), TRUST_CHANGED);
+	assert_int_equal(ask(s, true), TRUST_GIVEN);
+	spit(s->policy, "version: 1\ndestinations: [ { host: a.test, allow: [ GET / ] } ]\n");
+	assert_int_equal(ask(s, false), TRUST_CHANGED);
+	assert_int_equal(ask(s, true), TRUST_GIVEN);
+	/* a list that someone else could have written is not relied on */
+	assert_int_equal(chmod(list, 0666), 0);
+	assert_int_equal(trust_look(s->state, s->policy, digest, &t, &err), -1);
+	assert_int_equal(t, TRUST_NEVER);
+	assert_int_equal(trust_give(s->state, s->policy, digest, &err), -1);
+}
+
+/* --- explain ------------------------------------------------------------------------------------------------------- */
+
+static int explains(struct policy *p, const char *method, const char *url, bool json, char out[4096])
+{
+	struct explain_request r = { method, url, false };
+	struct err err = ERR_INIT;
+	FILE *f = fmemopen(out, 4096, "w");
+	int ret;
+
+	assert_non_null(f);
+	memset(out, 0, 4096);
+	ret = explain(p, &r, json, f, &err);
+	fclose(f);
+	return ret;
+}
+
+static void explanations(void **state)
+{
+	struct policy p;
+	char out[4096];
+
+	(void)state;
+	util_parse(&p, "version: 1\nsecrets: { s: { env: S, hosts: [a.test] } }\ndestinations:\n  - host: a.test\n"
+		       "    allow: [ GET /a/*, POST /b, { method: PUT, path: /a/*, id: put } ]\n    deny: [ ANY /a/no ]\n    inject: [ { secret: s, as: bearer } ]\n");
+	assert_int_equal(explains(&p, "GET", "https://a.test/a/x?q=1", false, out), 0);
+	assert_string_equal(out, "allow: an allow rule matches\n  rule: a.test:allow:GET /a/* (test.yaml:5)\n  destination: a.test (test.yaml:4)\n  inject: s as bearer (Authorization)\n");
+	assert_int_equal(explains(&p, "DELETE", "https://a.test/a/x", false, out), 1);
+	assert_non_null(strstr(out, "near: put (test.yaml:5): its methods do not include DELETE"));
+	assert_non_null(strstr(out, "would pass here: GET HEAD PUT"));
+	assert_null(strstr(out, "inject"));
+	assert_int_equal(explains(&p, "POST", "https://a.test/c", false, out), 1);
+	assert_non_null(strstr(out, "POST /b (test.yaml:5): its path does not match"));
+	assert_int_equal(explains(&p, "GET", "https://A.test./a/NO;x/", false, out), 1);
+	assert_non_null(strstr(out, "a deny rule matches"));
+	assert_int_equal(explains(&p, "GET", "http://a.test/a/x", false, out), 1);
+	assert_non_null(strstr(out, "this host, but https on port 443"));
+	assert_int_equal(explains(&p, "GET", "https://a.test/a/%2e%2e/x", true, out), 1);
+	assert_non_null(strstr(out, "\"malformed\":\"dot_segment\""));
+	assert_int_equal(explains(&p, "GET", "https://a.test/a/x", true, out), 0);
+	assert_non_null(strstr(out, "\"verdict\":\"allow\""));
+	assert_non_null(strstr(out, "\"inject\":[\"s\"]"));
+	assert_int_equal(explains(&p, "GET", "ftp://a.test/", true, out), 2);
+	assert_int_equal(explains(&p, "G T", "https://a.test/", true, out), 2);
+	policy_free(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(error_cases),
+		cmocka_unit_test(the_least_policy),
+		cmocka_unit_test(ids),
+		cmocka_unit_test(warnings),
+		cmocka_unit_test(many_errors),
+		cmocka_unit_test_setup_teardown(certificates, setup, teardown),
+		cmocka_unit_test_setup_teardown(not_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(compile_replaces, setup, teardown),
+		cmocka_unit_test_setup_teardown(consent, setup, teardown),
+		cmocka_unit_test(explanations),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table as a file: the same octets each time, look-ups, sizes, and what happens to a damaged one. */
+#include "policy_util.h"
+
+#include <lmdb.h>
+#include <time.h>
+
+#include "common/policy/image.h"
+#include "common/policy/sandbox_spec.h"
+
+#ifdef SP_SANITIZED
+#define SLOW 3
+#else
+#define SLOW 1
+#endif
+
+static const char sample[] = "version: 1\n"
+			     "name: sample\n"
+			     "explain_denials: false\n"
+			     "secrets:\n"
+			     "  one: { env: ONE, hosts: [a.test, b.test] }\n"
+			     "  two: { file: /etc/two, hosts: [b.test] }\n"
+			     "destinations:\n"
+			     "  - host: [a.test, \"[2001:db8::1]\", 192.0.2.7]\n"
+			     "    ports: [443, 8443]\n"
+			     "    id: group\n"
+			     "    allow: [ GET /a/**, POST /b/*/c, \"PROPFIND /dav/v*\", GET /same ]\n"
+			     "    deny: [ ANY /a/secret/** ]\n"
+			     "  - host: b.test\n"
+			     "    addresses: [10.1.0.0/16, \"fd00:1::/32\", 127.0.0.0/8]\n"
+			     "    connect: 127.0.0.1:9000\n"
+			     "    tls: { min: \"1.3\" }\n"
+			     "    log_query: true\n"
+			     "    paths: { encoded_slash: keep, raw: true }\n"
+			     "    allow: [ { method: [GET, PUT], path: /x, id: named } ]\n"
+			     "    inject:\n"
+			     "      - { secret: two, as: header, name: X-Key, format: \"Token {}\", env: KEY }\n"
+			     "      - { secret: one, as: basic, username: me }\n"
+			     "  - host: b.test\n"
+			     "    scheme: http\n"
+			     "    allow: [ GET /plain ]\n"
+			     "sandbox:\n"
+			     "  filesystem: { home: empty, write: [., /srv/x], read: [/opt/tools], scratch: 512MiB }\n"
+			     "  process: { user: \"1000\", environment: { keep: [LANG], set: { CI: \"1\", EMPTY: \"\" } } }\n"
+			     "  resources: { memory: 2GiB, cpus: 1.5, processes: 256, open_files: 4096, wall_time: 1h, idle_time: 10m }\n"
+			     "  on_misuse: stop_sandbox\n"
+			     "  on_gateway_loss: stop\n"
+			     "  require: [landlock]\n";
+
+static struct dest find(const struct table *t, enum scheme s, const char *host, uint16_t port)
+{
+	struct dest d;
+
+	assert_int_equal(table_find(t, s, str_of(host), port, &d), 1);
+	return d;
+}
+
+static bool count(void *arg, const struct dest *d)
+{
+	unsigned *n = arg;
+
+	assert_int_equal(d->index, *n);
+	++*n;
+	return true;
+}
+
+static bool count_injects(void *arg, const struct inject *in)
+{
+	assert_true(in->kind != INJECT_NONE);
+	++*(unsigned *)arg;
+	return true;
+}
+
+static void accessors(void **state)
+{
+	struct policy p;
+	struct table *t;
+	struct dest d, e;
+	struct inject in;
+	struct secret_decl s;
+	struct ip ip;
+	const char *why;
+	unsigned n = 0;
+
+	(void)state;
+	util_parse(&p, sample);
+	t = util_table(&p);
+	assert_true(str_eq(table_name(t), STR("sample")));
+	assert_false(table_explain_denials(t));
+	d = find(t, SCHEME_HTTPS, "a.test", 8443);
+	assert_true(str_eq(d.id, STR("group@a.test:8443")));
+	assert_true(str_eq(d.source, STR("test.yaml:8")));
+	assert_true(str_eq(dest_host(&d), STR("a.test")));
+	find(t, SCHEME_HTTPS, "2001:db8::1", 443);
+	find(t, SCHEME_HTTPS, "192.0.2.7", 443);
+	assert_int_equal(table_find(t, SCHEME_HTTPS, STR("a.test"), 80, &d), 0);
+	assert_int_equal(table_find(t, SCHEME_HTTP, STR("a.test"), 443, &d), 0);
+	assert_int_equal(table_find(t, SCHEME_HTTPS, STR("test"), 443, &d), 0);
+	assert_int_equal(table_find(t, SCHEME_HTTPS, STR("x.a.test"), 443, &d), 0);
+	assert_int_equal(table_find(t, SCHEME_HTTPS, STR(""), 443, &d), 0);
+	assert_true(table_host_known(t, STR("b.test")) && table_host_known(t, STR("a.test")) && !table_host_known(t, STR("c.test")));
+	assert_true(table_port_known(t, 80) && table_port_known(t, 8443) && !table_port_known(t, 22));
+	d = find(t, SCHEME_HTTP, "b.test", 80);
+	assert_false(d.has_inject);
+	assert_false(dest_addresses_listed(&d));
+	assert_true(ip_parse(STR("127.0.0.1"), &ip));
+	assert_false(dest_address_ok(&d, &ip, &why));
+	d = find(t, SCHEME_HTTPS, "b.test", 443);
+	assert_true(d.log_query && d.paths.encoded_slash_keep && d.paths.raw && !d.paths.empty_segments_keep && d.has_inject && !d.has_ca && d.tls_min == 13 && d.connect_port == 9000);
+	assert_true(ip_eq(&d.connect_ip, &ip) && dest_addresses_listed(&d) && dest_address_ok(&d, &ip, &why));
+	assert_true(ip_parse(STR("8.8.8.8"), &ip) && !dest_address_ok(&d, &ip, &why)); /* listed are the only ones */
+	assert_true(ip_parse(STR("169.254.169.254"), &ip) && !dest_address_ok(&d, &ip, &why));
+	assert_int_equal(dest_inject_count(&d), 2);
+	assert_true(dest_inject(&d, 0, &in) && in.kind == INJECT_HEADER && in.secret_index == 1 && str_eq(in.secret_name, STR("two")) && str_eq(in.name, STR("X-Key")) && str_eq(in.format, STR("Token {}")) && str_eq(in.env, STR("KEY")));
+	assert_true(dest_inject(&d, 1, &in) && in.kind == INJECT_BASIC && str_eq(in.username, STR("me")) && in.env.n == 0);
+	assert_false(dest_inject(&d, 2, &in));
+	assert_true(table_dest_at(t, d.index, &e) && e.value == d.value && !table_dest_at(t, 8, &e));
+	assert_int_equal(table_secret_count(t), 2);
+	assert_true(table_secret(t, 0, &s) && s.source == SECRET_SOURCE_ENV && str_eq(s.arg, STR("ONE")) && s.index == 0);
+	assert_true(table_secret(t, 1, &s) && s.source == SECRET_SOURCE_FILE && str_eq(s.arg, STR("/etc/two")) && !table_secret(t, 2, &s));
+	assert_true(table_secret_host_ok(t, 0, STR("a.test")) && !table_secret_host_ok(t, 1, STR("a.test")) && !table_secret_host_ok(t, 2, STR("a.test")));
+	assert_true(table_dest_each(t, count, &n));
+	assert_int_equal(n, 8);
+	n = 0;
+	assert_true(table_inject_each(t, count_injects, &n));
+	assert_int_equal(n, 2);
+	table_free(t);
+	policy_free(&p);
+}
+
+static void sandbox_section(void **state)
+{
+	struct policy p;
+	struct table *t;
+	struct sandbox_spec *s = calloc(1, sizeof(*s));
+
+	(void)state;
+	assert_non_null(s);
+	util_parse(&p, sample);
+	t = util_table(&p);
+	assert_true(sandbox_spec_load(t, s));
+	assert_true(str_eq(s->home, STR("empty")) && s->root.n == 0 && s->write.n == 2 && str_eq(s->write.s[1], STR("/srv/x")) && s->read.n == 1 && s->scratch == 512u << 20);
+	assert_true(str_eq(s->user, STR("1000")) && s->keep.n == 1 && s->set_name.n == 2 && str_eq(s->set_value.s[0], STR("1")) && s->set_value.s[1].n == 0);
+	assert_true(s->memory == 2ull << 30 && s->cpus_milli == 1500 && s->processes == 256 && s->open_files == 4096 && s->wall_ms == 3600000 && s->idle_ms == 600000);
+	assert_true(str_eq(s->on_misuse, STR("stop_sandbox")) && str_eq(s->on_gateway_loss, STR("stop")) && s->require.n == 1);
+	table_free(t);
+	policy_free(&p);
+	free(s);
+}
+
+static void same_octets(void **state)
+{
+	struct policy p;
+	size_t n, m;
+	uint8_t *a, *b, digest[TABLE_DIGEST_LEN];
+	struct err err = ERR_INIT;
+
+	(void)state;
+	util_parse(&p, sample);
+	a = util_image(&p, &n);
+	policy_free(&p);
+	for (int i = 0; i < 50; i++)
+		free(memset(malloc(3000 + 100 * (size_t)i), 0xa5, 3000)); /* whatever the heap held */
+	util_parse(&p, sample);
+	b = util_image(&p, &m);
+	policy_free(&p);
+	assert_int_equal(n, m);
+	assert_memory_equal(a, b, n);
+	assert_int_equal(table_check(a, n, digest, &err), 0);
+	free(a);
+	free(b);
+}
+
+/* Other tools can read it: liblmdb finds the records too. */
+static void readable_by_liblmdb(void **state)
+{
+	struct policy p;
+	struct err err = ERR_INIT;
+	MDB_env *env;
+	MDB_txn *txn;
+	MDB_dbi dbi;
+	MDB_stat st;
+	MDB_val k = { 1, (void *)(uintptr_t)"\2" }, v;
+	char path[64];
+	int fd;
+
+	(void)state;
+	util_parse(&p, sample);
+	assert_int_equal(policy_image(&p, &fd, &err), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	assert_int_equal(mdb_env_create(&env), 0);
+	assert_int_equal(mdb_env_open(env, path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_RDONLY, 0), 0);
+	assert_int_equal(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn), 0);
+	assert_int_equal(mdb_dbi_open(txn, NULL, 0, &dbi), 0);
+	assert_int_equal(mdb_stat(txn, dbi, &st), 0);
+	assert_int_equal(st.ms_entries, 1 + 2 + 1 + 8);
+	assert_int_equal(mdb_get(txn, dbi, &k, &v), 0);
+	mdb_txn_abort(txn);
+	mdb_env_close(env);
+	close(fd);
+	policy_free(&p);
+}
+
+/* --- damage -------------------------------------------------------------------------------------------------------- */
+
+static int open_image(struct table **t, const uint8_t *p, size_t n)
+{
+	struct err err = ERR_INIT;
+	int fd = memfd_create("t", MFD_CLOEXEC), r;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, p, n), (ssize_t)n);
+	r = table_open(t, fd, &err);
+	close(fd);
+	return r;
+}
+
+/* Everything that the gateway does with a table. It may be wrong about one that was not checked, but it stays inside. */
+static bool touch(void *arg, const struct dest *d)
+{
+	static const char *const paths[] = { "/", "/a/b", "/a/secret/x", "/b/x/c", "/dav/v1", "*", "/x", "/a/;p//" };
+	struct facts f = { .method = STR("PROPFIND"), .has_content = true };
+	struct decision o;
+	struct inject in;
+	struct ip ip;
+	struct str der;
+	const char *why;
+
+	(void)arg;
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		f.path = str_of(paths[i]);
+		decide(d->table, d, &f, &o);
+	}
+	for (unsigned i = 0; i < 50 && dest_inject(d, i, &in); i++)
+		;
+	for (unsigned i = 0; i < 50 && dest_ca(d, i, &der); i++)
+		;
+	ip_parse(STR("127.0.0.1"), &ip);
+	dest_address_ok(d, &ip, &why);
+	return true;
+}
+
+static void use(const struct table *t)
+{
+	struct sandbox_spec *s = calloc(1, sizeof(*s));
+	struct secret_decl secret;
+	struct dest d;
+
+	if (table_find(t, SCHEME_HTTPS, STR("a.test"), 443, &d) == 1)
+		touch(NULL, &d);
+	if (table_find(t, SCHEME_HTTPS, STR("b.test"), 443, &d) == 1)
+		touch(NULL, &d);
+	table_host_known(t, STR("a.test"));
+	table_dest_each(t, touch, NULL);
+	for (unsigned i = 0; i < 3; i++) {
+		table_secret(t, i, &secret);
+		table_secret_host_ok(t, i, STR("a.test"));
+	}
+	sandbox_spec_load(t, s);
+	free(s);
+}
+
+static void damage(const uint8_t *good, size_t n, unsigned trials, uint64_t seed)
+{
+	uint8_t *bad = malloc(n), digest[TABLE_DIGEST_LEN];
+
+	assert_non_null(bad);
+	for (unsigned i = 0; i < trials; i++) {
+		struct err err = ERR_INIT;
+		struct table *t;
+		size_t len = n, at = util_random(&seed) % n;
+		unsigned kind = util_random(&seed) % 5;
+
+		memcpy(bad, good, n);
+		if (kind == 0)
+			bad[at] ^= (uint8_t)(1u << util_random(&seed) % 8);
+		else if (kind == 1)
+			bad[at] = (uint8_t)util_random(&seed);
+		else if (kind == 2)
+			len = at;
+		else if (kind == 3)
+			memset(bad + at, util_random(&seed) % 2 ? 0xff : 0, n - at < 64 ? n - at : 64);
+		else
+			memmove(bad + at, good + util_random(&seed) % n / 2, n - at < 200 ? (n - at) / 2 : 100);
+		if (len == n && memcmp(bad, good, n) == 0)
+			continue;
+		if (table_check(bad, len, digest, &err) == 0)
+			fail_msg("an image changed at %zu (kind %u) passed the check", at, kind);
+		assert_true(err.text[0] != 0);
+		/* opening it all the same does no harm */
+		if (len > 0 && open_image(&t, bad, len) == 0) {
+			use(t);
+			table_free(t);
+		}
+	}
+	free(bad);
+}
+
+static void every_octet_counts(void **state)
+{
+	struct policy p;
+	size_t n;
+	uint8_t *image, digest[TABLE_DIGEST_LEN];
+	struct err err = ERR_INIT;
+
+	(void)state;
+	util_parse(&p, sample);
+	image = util_image(&p, &n);
+	policy_free(&p);
+	for (size_t i = 0; i < n; i += SLOW) {
+		image[i] ^= 0x41;
+		if (table_check(image, n, digest, &err) == 0)
+			fail_msg("octet %zu can be changed", i);
+		image[i] ^= 0x41;
+	}
+	assert_int_equal(table_check(image, n, digest, &err), 0);
+	free(image);
+}
+
+static void damaged(void **state)
+{
+	struct policy p;
+	size_t n;
+	uint8_t *image;
+
+	(void)state;
+	util_parse(&p, sample);
+	image = util_image(&p, &n);
+	policy_free(&p);
+	damage(image, n, 4000 / SLOW, 7);
+	free(image);
+}
+
+/* Values that a digest would not save: each octet of a destination's value changed, the rest of the table left out. */
+static void damaged_values(void **state)
+{
+	struct policy p;
+	struct table *t;
+	struct dest d;
+	uint64_t seed = 3;
+
+	(void)state;
+	util_parse(&p, sample);
+	t = util_table(&p);
+	d = find(t, SCHEME_HTTPS, "a.test", 443);
+	for (uint32_t i = 0; i < d.value_len; i++) {
+		uint8_t *copy = malloc(d.value_len);
+		struct dest e = d;
+
+		assert_non_null(copy);
+		memcpy(copy, d.value, d.value_len);
+		for (int k = 0; k < 3; k++) {
+			copy[i] = (uint8_t)util_random(&seed);
+			e.value = copy;
+			e.value_len = d.value_len - (k == 2 ? util_random(&seed) % d.value_len : 0);
+			touch(NULL, &e);
+		}
+		free(copy);
+	}
+	table_free(t);
+	policy_free(&p);
+}
+
+/* --- size ---------------------------------------------------------------------------------------------------------- */
+
+static double now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+static void many(void **state)
+{
+	struct buf text = { 0 };
+	struct policy p;
+	struct table *t;
+	uint64_t seed = 1;
+	size_t n;
+	uint8_t *image;
+	unsigned hosts = 5000 / SLOW, rules = 5000 / SLOW, looked = 20000 / SLOW;
+	double start;
+
+	(void)state;
+	buf_addz(&text, "version: 1\nname: many\ndestinations:\n");
+	for (unsigned i = 0; i < hosts; i++)
+		buf_addf(&text, "  - host: host-%u.zone-%u.example.test\n    allow: [ GET /a/**, POST /b ]\n", i, i % 7);
+	buf_addz(&text, "  - host: big.test\n    allow:\n");
+	for (unsigned i = 0; i < rules; i++)
+		buf_addf(&text, "      - GET /r/%u/x/*\n", i);
+	buf_addc(&text, 0);
+	util_parse(&p, (const char *)buf_data(&text));
+	image = util_image(&p, &n);
+	damage(image, n, 60, 11);
+	free(image);
+	t = util_table(&p);
+	start = now_ns();
+	for (unsigned i = 0; i < looked; i++) {
+		unsigned k = util_random(&seed) % hosts;
+		struct dest d;
+		char host[64];
+
+		snprintf(host, sizeof(host), "host-%u.zone-%u.example.test", k, k % 7);
+		if (table_find(t, SCHEME_HTTPS, str_of(host), 443, &d) != 1)
+			fail_msg("%s is not found", host);
+	}
+	print_message("find among %u: %.0f ns (with snprintf)\n", hosts, (now_ns() - start) / looked);
+	start = now_ns();
+	for (unsigned i = 0; i < looked; i++) {
+		struct facts f = { .scheme = SCHEME_HTTPS, .host = STR("big.test"), .port = 443, .method = STR("GET") };
+		struct decision o;
+		struct dest d;
+		char path[64];
+
+		snprintf(path, sizeof(path), "/r/%u/x/y", util_random(&seed) % (rules + 10));
+		f.path = str_of(path);
+		table_find(t, f.scheme, f.host, f.port, &d);
+		decide(t, &d, &f, &o);
+		if (o.verdict != VERDICT_ALLOW && o.why != DECIDE_NO_RULE)
+			fail();
+	}
+	print_message("find and decide among %u rules: %.0f ns (with snprintf)\n", rules, (now_ns() - start) / looked);
+	table_free(t);
+	policy_free(&p);
+	buf_fini(&text);
+}
+
+static void not_tables(void **state)
+{
+	static const uint8_t zeros[5 * 4096];
+	uint8_t digest[TABLE_DIGEST_LEN];
+	struct err err = ERR_INIT;
+	struct table *t;
+	int null = memfd_create("empty", MFD_CLOEXEC);
+
+	(void)state;
+	for (size_t n = 0; n <= sizeof(zeros); n += 512)
+		assert_int_equal(table_check(zeros, n, digest, &err), -1);
+	assert_int_equal(table_open(&t, null, &err), -1);
+	assert_int_equal(table_open(&t, -1, &err), -1);
+	assert_int_equal(open_image(&t, zeros, sizeof(zeros)), -1);
+	close(null);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(accessors),
+		cmocka_unit_test(sandbox_section),
+		cmocka_unit_test(same_octets),
+		cmocka_unit_test(readable_by_liblmdb),
+		cmocka_unit_test(every_octet_counts),
+		cmocka_unit_test(damaged),
+		cmocka_unit_test(damaged_values),
+		cmocka_unit_test(many),
+		cmocka_unit_test(not_tables),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
