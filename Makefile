@@ -12,7 +12,21 @@ CC := $(if $(CC_$(VARIANT)),$(CC_$(VARIANT)),$(if $(filter default,$(origin CC))
 # clang warns of other things than gcc; it builds fuzzers only
 WERROR ?= $(if $(filter fuzz,$(VARIANT)),,-Werror)
 PKGS := openssl libcares libpcre2-8 yaml-0.1 libseccomp jansson libnghttp2
-MISSING := $(shell pkg-config --exists $(PKGS) 2>/dev/null && test -f /usr/include/lmdb.h -a -f /usr/include/cmocka.h || echo yes)
+# What is missing is installed first, before anything below asks pkg-config. Building needs less than testing does.
+GOALS := $(or $(MAKECMDGOALS),all)
+ifneq ($(filter check demo bench,$(GOALS)),)
+MISSING := $(shell bash tests/deps.sh --check || echo yes)
+else ifneq ($(filter-out deps clean install lint,$(GOALS)),)
+MISSING := $(shell pkg-config --exists $(PKGS) 2>/dev/null && test -f /usr/include/lmdb.h && command -v gcc || echo yes)
+MISSING := $(filter yes,$(MISSING))
+endif
+ifeq ($(MISSING),yes)
+$(info sallyport: packages are missing: running `make deps` first)
+DEPS := $(shell bash tests/deps.sh >&2 && echo done)
+ifneq ($(DEPS),done)
+$(error packages are missing and could not be installed (see above))
+endif
+endif
 
 OPT_release := -O2 -g -flto=auto -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
 OPT_debug := -O0 -g3
@@ -43,14 +57,7 @@ UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 REPLAY := $(addprefix $(B)/replay/,$(FUZZ))
 
-ifeq ($(MISSING),yes)
-ifneq ($(filter-out deps clean install,$(or $(MAKECMDGOALS),all)),)
-$(info sallyport: development packages are missing: running `make deps` first)
-DEPS_OUT := $(shell bash tests/deps.sh >&2 && echo done)
-endif
-endif
-
-.PHONY: all deps check demo install bench fuzz lint clean tests roles-test
+.PHONY: all deps check demo install bench fuzz lint clean tests
 all: $(addprefix $(BIN)/,$(PROGRAMS)) $(if $(SELFTEST_SRC),$(B)/sallyport-proxy-selftest)
 
 deps:

@@ -12,7 +12,7 @@ static const struct verb {
 } verbs[] = {
 	{ "run", "sallyport-sandbox", 1, "run a command in a sandbox whose only way out is the gateway" },
 	{ "sandbox", "sallyport-sandbox", 0, NULL },
-	{ "stop", "sallyport-sandbox", 1, "stop the gateway and all its sandboxes" },
+	{ "stop", "sallyport-sandbox", 1, "stop the gateway: its sandboxes have no network any more" },
 	{ "doctor", "sallyport-sandbox", 1, "what this host can enforce, and why not" },
 	{ "validate", "sallyport-sandbox", 1, NULL },
 	{ "policy", "sallyport-policy", 0, "check, compile and explain policies" },

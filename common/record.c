@@ -2,18 +2,22 @@
 #include "record.h"
 
 #include "base/must.h"
+#include "sys/ipc.h"
 
-#define RECORD_TEXT_MAX 8192
-
-static const char tag_types[REC_TAG_COUNT] = { 0,
-#define S 'S'
-#define U 'U'
-#define RECORD_TYPE(id, type) type,
-	RECORD_TAGS(RECORD_TYPE)
-#undef RECORD_TYPE
+/* Octets that a field of each type may have. Nothing that a sandbox can send is cut: its target is no longer than L. */
+enum { TEXT_S = 256, TEXT_M = 1024, TEXT_L = 16384, NUMBER_U = 8 };
+#define S TEXT_S
+#define M TEXT_M
+#define L TEXT_L
+#define U NUMBER_U
+#define RECORD_SIZE(id, type) type,
+static const uint16_t sizes[REC_TAG_COUNT] = { 0, RECORD_TAGS(RECORD_SIZE) };
+#define RECORD_SUM(id, type) +(type + 3)
+_Static_assert(0 RECORD_TAGS(RECORD_SUM) + (RECORD_SECRETS_MAX - 1) * (TEXT_S + 3) <= IPC_PAYLOAD_MAX - 16, "the largest record fits one message");
 #undef S
+#undef M
+#undef L
 #undef U
-};
 
 static void put(struct buf *b, enum record_tag t, const void *p, size_t n)
 {
@@ -28,14 +32,14 @@ static void put(struct buf *b, enum record_tag t, const void *p, size_t n)
 
 void record_s(struct buf *b, enum record_tag t, struct str s)
 {
-	MUST(t > REC_NONE && t < REC_TAG_COUNT && tag_types[t] == 'S');
+	MUST(t > REC_NONE && t < REC_TAG_COUNT && sizes[t] != NUMBER_U);
 	if (s.n > 0)
-		put(b, t, s.p, s.n > RECORD_TEXT_MAX ? RECORD_TEXT_MAX : s.n);
+		put(b, t, s.p, s.n > sizes[t] ? sizes[t] : s.n);
 }
 
 void record_u(struct buf *b, enum record_tag t, uint64_t v)
 {
-	MUST(t > REC_NONE && t < REC_TAG_COUNT && tag_types[t] == 'U');
+	MUST(t > REC_NONE && t < REC_TAG_COUNT && sizes[t] == NUMBER_U);
 	put(b, t, &v, sizeof(v));
 }
 
@@ -49,12 +53,12 @@ bool record_next(const uint8_t *p, size_t n, size_t *off, enum record_tag *t, st
 	if (n - at < 3 || p[at] == REC_NONE || p[at] >= REC_TAG_COUNT)
 		return false;
 	len = (size_t)p[at + 1] | (size_t)p[at + 2] << 8;
-	if (len > n - at - 3 || len > RECORD_TEXT_MAX)
-		return false;
 	*t = p[at];
+	if (len > n - at - 3 || len > sizes[*t])
+		return false;
 	*s = STR_NONE;
 	*u = 0;
-	if (tag_types[*t] == 'U') {
+	if (sizes[*t] == NUMBER_U) {
 		if (len != 8)
 			return false;
 		memcpy(u, p + at + 3, 8);

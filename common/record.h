@@ -13,12 +13,12 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-/* RECORD_TAG(id, type): type S text, U unsigned (8 octets) */
+/* RECORD_TAG(id, type): U unsigned (8 octets); text that is cut behind S 256, M 1024, L 16384 octets (what a target can be) */
 #define RECORD_TAGS(T) \
 	T(KIND, S)      /* request, connection, dns, lifecycle, secret, finding, admin */ \
 	T(DECISION, S)  /* allow, deny, observe */ \
 	T(CODE, S)      /* refusal code */ \
-	T(REASON, S) \
+	T(REASON, M) \
 	T(REQUEST_ID, S) \
 	T(TIME_MS, U) \
 	T(DURATION_MS, U) \
@@ -26,14 +26,14 @@
 	T(SCHEME, S) \
 	T(HOST, S) \
 	T(PORT, U) \
-	T(PATH, S) \
-	T(QUERY, S)     /* values already redacted unless log_query */ \
+	T(PATH, L) \
+	T(QUERY, L)     /* values already redacted unless log_query */ \
 	T(STATUS, U) \
 	T(CLIENT_PROTOCOL, S) \
 	T(UPSTREAM_PROTOCOL, S) \
 	T(UPSTREAM_IP, S) \
-	T(RULE, S) \
-	T(SOURCE, S) \
+	T(RULE, M) \
+	T(SOURCE, M) \
 	T(POLICY_NAME, S) \
 	T(POLICY_DIGEST, S) /* hex */ \
 	T(POLICY_GENERATION, U) \
@@ -47,12 +47,12 @@
 	T(CERT_SHA256, S) \
 	T(IDENTITY, S)  /* how the sandbox is known: "listener" */ \
 	T(COUNT, U)     /* folded repeats */ \
-	T(MESSAGE, S)   /* lifecycle, finding */ \
+	T(MESSAGE, M)   /* lifecycle, finding */ \
 	T(SANDBOX, S)   /* from supervisor and secrets only: whom it is about; a worker is known from its link */ \
 	T(T_DNS_US, U) T(T_CONNECT_US, U) T(T_TLS_US, U) T(T_SECRET_US, U) T(T_FIRST_BYTE_US, U) \
 	T(SRC_PORT, U) \
 	T(SCRUBBED, U)  /* overwritten echoes */ \
-	T(ACTOR_PID, U) T(ACTOR_NAME, S) T(ACTOR_PATH, S)
+	T(ACTOR_PID, U) T(ACTOR_NAME, S) T(ACTOR_PATH, M)
 
 enum record_tag {
 	REC_NONE = 0,
@@ -61,7 +61,9 @@ enum record_tag {
 #undef RECORD_ENUM
 	REC_TAG_COUNT
 };
-void record_s(struct buf *b, enum record_tag t, struct str s); /* empty strings are left out; cut at 8192 octets */
+/* The most that a record with every field, and RECORD_SECRETS_MAX names, can take: it fits one message (record.c). */
+#define RECORD_SECRETS_MAX 8
+void record_s(struct buf *b, enum record_tag t, struct str s); /* empty strings are left out; cut behind what the tag's type says */
 void record_u(struct buf *b, enum record_tag t, uint64_t v);
 /* Reads the field at *off; false at the end. *bad is set if the run is malformed (unknown tag, wrong size). */
 bool record_next(const uint8_t *p, size_t n, size_t *off, enum record_tag *t, struct str *s, uint64_t *u, bool *bad);

@@ -18,7 +18,7 @@
 static const char *text(struct runpolicy *r, struct str s) { return arena_strz(&r->mem, s); }
 
 /* Runs `sallyport-policy ARG...` beside us; its exit status, or -1. */
-static int policy_tool(const struct gateway *g, const char *const *args, bool quiet, struct err *err)
+static int policy_tool(const struct gateway *g, const char *const *args, struct err *err)
 {
 	char program[PATH_MAX + 32], state[PATH_MAX + 32];
 	int status;
@@ -34,7 +34,7 @@ static int policy_tool(const struct gateway *g, const char *const *args, bool qu
 		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 		dup2(null, 0);
-		dup2(quiet ? null : 2, 1); /* standard output is the command's */
+		dup2(null, 1); /* standard output is the command's */
 		execve(program, (char *const *)args, envp);
 		dprintf(2, "sallyport: cannot execute %s: %s\n", program, strerror(errno));
 		_exit(127);
@@ -91,14 +91,15 @@ static bool looks_compiled(int fd)
 
 static int compile(struct runpolicy *r, const struct gateway *g, const char *yaml, const char *out, bool keep, struct err *err)
 {
-	const char *args[] = { "sallyport-policy", "compile", yaml, "-o", out, NULL };
-	int status = policy_tool(g, args, true, err), fd, ret;
+	/* consent is asked for on the octets that are compiled: one reading */
+	const char *args[] = { "sallyport-policy", "compile", "-o", out, yaml, r->only_trusted ? "--trusted" : NULL, NULL };
+	int status = policy_tool(g, args, err), fd, ret;
 
 	if (status < 0)
 		return -1;
 	if (status != 0) {
 		unlink(out);
-		return err_set(err, EINVAL, "%s does not compile (see above): nothing was started", yaml);
+		return err_set(err, EINVAL, "%s is not used (see above): nothing was started", yaml);
 	}
 	fd = open(out, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
@@ -123,7 +124,7 @@ static int load_file(struct runpolicy *r, const struct gateway *g, const char *f
 
 	if (fd < 0)
 		return err_errno(err, "cannot open the policy %s", file);
-	if (looks_compiled(fd)) {
+	if (!r->only_trusted && looks_compiled(fd)) {
 		ret = take_table(r, fd, file, err);
 		close(fd);
 		return ret;
@@ -171,18 +172,6 @@ static int load_deny_all(struct runpolicy *r, const struct gateway *g, struct er
 	if (ret == 0 && rename(tmp, table) != 0)
 		unlink(tmp);
 	return ret;
-}
-
-static int trusted(const struct gateway *g, const char *file, struct err *err)
-{
-	const char *args[] = { "sallyport-policy", "trust", "--check", file, NULL };
-	int status = policy_tool(g, args, false, err);
-
-	if (status < 0)
-		return -1;
-	if (status == 0)
-		return 0;
-	return err_set(err, EPERM, "%s is not used because it is not trusted. Read it, then type:  sallyport trust%s%s %s", file, g->explicit_state ? " --state " : "", g->explicit_state ? g->state_dir : "", file);
 }
 
 static int take_list(struct runpolicy *r, const struct str_list *from, const char **to, unsigned *n)
@@ -307,8 +296,7 @@ int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *nam
 			if (S_ISDIR(st.st_mode))
 				return finish_load(r, g, err);
 			r->file = text(r, str_of(path));
-			if (trusted(g, path, err) < 0)
-				return -1;
+			r->only_trusted = true;
 		} else if (errno != ENOENT) {
 			return err_errno(err, "cannot look at %s", path);
 		}

@@ -12,6 +12,7 @@ struct runpolicy {
 	struct table *table;
 	int table_fd;             /* sealed */
 	const char *file;         /* real path of the policy in use; NULL: there is none, everything is denied */
+	bool only_trusted;        /* it was found, not named: used only as it was consented to */
 	const char *name;
 	bool explain_denials;
 	struct plan_wish wish;

@@ -6,7 +6,7 @@
 #include "run.h"
 #include "say.h"
 
-/* stop --all: the gateway of the state directory and every sandbox it serves (their network ends with it). */
+/* stop --all: the gateway of the state directory. Its sandboxes have no network from then on; their commands go on. */
 int stop_main(int argc, char **argv)
 {
 	static struct gateway g;

@@ -232,8 +232,6 @@ int trustdir_load(struct trustdir *t, const char *ca_file, const char *cache_dir
 	return 0;
 }
 
-void trustdir_fini(struct trustdir *t) { arena_fini(&t->mem); }
-
 static bool real_directory(const char *path)
 {
 	char real[PATH_MAX];

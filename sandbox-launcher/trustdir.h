@@ -25,7 +25,6 @@ struct trustdir {
  * Needs the rights of the state's owner.
  */
 int trustdir_load(struct trustdir *t, const char *ca_file, const char *cache_dir, struct err *err);
-void trustdir_fini(struct trustdir *t);
 /* Adds its files to the view. */
 void trustdir_plan(const struct trustdir *t, struct plan *p);
 #endif

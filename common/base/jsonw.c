@@ -115,14 +115,6 @@ void jsonw_u64(struct jsonw *w, uint64_t v) { sep(w); buf_addu(w->out, v); }
 void jsonw_bool(struct jsonw *w, bool v) { sep(w); buf_addz(w->out, v ? "true" : "false"); }
 void jsonw_null(struct jsonw *w) { sep(w); buf_addz(w->out, "null"); }
 
-void jsonw_i64(struct jsonw *w, int64_t v)
-{
-	sep(w);
-	if (v < 0)
-		buf_addc(w->out, '-');
-	buf_addu(w->out, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
-}
-
 void jsonw_kstr(struct jsonw *w, const char *key, struct str s) { jsonw_key(w, key); jsonw_str(w, s); }
 void jsonw_kz(struct jsonw *w, const char *key, const char *z) { jsonw_kstr(w, key, str_of(z)); }
 void jsonw_ku64(struct jsonw *w, const char *key, uint64_t v) { jsonw_key(w, key); jsonw_u64(w, v); }

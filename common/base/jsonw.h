@@ -20,7 +20,6 @@ void jsonw_close(struct jsonw *w, char bracket); /* '}' or ']' */
 void jsonw_key(struct jsonw *w, const char *key); /* key: our own literal */
 void jsonw_str(struct jsonw *w, struct str s);
 void jsonw_u64(struct jsonw *w, uint64_t v);
-void jsonw_i64(struct jsonw *w, int64_t v);
 void jsonw_bool(struct jsonw *w, bool v);
 void jsonw_null(struct jsonw *w);
 /* Shorthands: key and value. */

@@ -11,7 +11,7 @@
 #include "loop.h"
 
 #define IPC_FDS_MAX 10
-#define IPC_PAYLOAD_MAX 16500
+#define IPC_PAYLOAD_MAX 49152
 struct ipc_msg {
 	uint16_t type;
 	uint32_t generation;

@@ -133,7 +133,7 @@ struct exchange {
 	unsigned interim;
 	uint64_t secret_us, first_byte_us;
 	struct upstream_facts upf;
-	struct str secret_names[8];
+	struct str secret_names[RECORD_SECRETS_MAX];
 	unsigned secret_n;
 	struct scrub_ref *scrub_ref;
 	struct scrub scrub;

@@ -180,13 +180,12 @@ static bool local_address(int fd, struct ip *ip, uint16_t *port)
 	return true;
 }
 
-void client_accept(struct worker *w, int fd, uint8_t kind)
+void client_accept(struct worker *w, int fd)
 {
 	struct client *cl = must_calloc(1, sizeof(*cl));
 	const struct canon_host *name;
 	int one = 1;
 
-	(void)kind;
 	cl->w = w;
 	cl->half.ops = &half_ops;
 	cl->start_ms = clock_wall_ms();

@@ -124,9 +124,8 @@ static void acknowledged(struct reporter *r, uint64_t number)
 	clients_slots_freed(r->w);
 }
 
-void reporter_message(struct reporter *r, const struct ipc_msg *m, int *fd_taken)
+void reporter_message(struct reporter *r, const struct ipc_msg *m)
 {
-	(void)fd_taken;
 	switch (m->type) {
 	case MSG_INFLIGHT:
 		take_slots(r, m);
@@ -190,20 +189,7 @@ void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields
 	memcpy(p->fields, buf_data(fields), buf_len(fields));
 	memcpy(p->fields + buf_len(fields), buf_data(&extra), buf_len(&extra));
 	buf_fini(&extra);
-	/* a record is one message: what is too long for it was cut field by field before; paths may still add up */
-	if (p->len > msg_rules[MSG_RECORD].max - sizeof(struct msg_record))
-		p->len = 0;
-	if (p->len == 0) {
-		struct buf small = { 0 };
-
-		record_s(&small, REC_KIND, STR("request"));
-		record_s(&small, REC_DECISION, STR("deny"));
-		record_s(&small, REC_REASON, STR("record_too_long"));
-		record_u(&small, REC_TIME_MS, clock_wall_ms());
-		memcpy(p->fields, buf_data(&small), buf_len(&small));
-		p->len = (uint32_t)buf_len(&small);
-		buf_fini(&small);
-	}
+	MUST(p->len <= msg_rules[MSG_RECORD].max - sizeof(struct msg_record)); /* record.c: the largest fits */
 	*r->tail = p;
 	r->tail = &p->next;
 	if (r->unsent == NULL)

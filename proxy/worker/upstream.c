@@ -60,7 +60,6 @@ struct origin {
 struct upstreams {
 	struct worker *w;
 	struct origin *buckets[ORIGIN_BUCKETS];
-	size_t idle_total;
 	struct upstream *dialing;
 };
 
@@ -76,8 +75,6 @@ struct upstreams *upstreams_new(struct worker *w)
 	u->w = w;
 	return u;
 }
-
-size_t upstreams_idle(const struct upstreams *u) { return u->idle_total; }
 
 static struct origin *origin_of(struct upstreams *u, const struct upstream_want *want)
 {
@@ -158,7 +155,6 @@ static void to_pool(struct upstream *u, bool reused)
 	u->next_idle = o->idle;
 	o->idle = u;
 	o->idle_n++;
-	u->w->ups->idle_total++;
 }
 
 static void unlink_idle(struct upstream *u)
@@ -170,7 +166,6 @@ static void unlink_idle(struct upstream *u)
 			continue;
 		*p = u->next_idle;
 		o->idle_n--;
-		u->w->ups->idle_total--;
 		return;
 	}
 }

@@ -113,7 +113,7 @@ static void on_peer(struct ipc *c, const struct ipc_msg *m)
 		creds_released(w->creds, m);
 		break;
 	default:
-		reporter_message(w->rep, m, &taken);
+		reporter_message(w->rep, m);
 		break;
 	}
 }
@@ -198,7 +198,7 @@ static void on_listener(struct watch *wt, uint32_t events)
 		fd = accept4(wt->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0)
 			return;
-		client_accept(w, fd, LISTENER_NONE);
+		client_accept(w, fd);
 	}
 }
 
@@ -218,7 +218,7 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 		bad_sandbox(w, s, err.text);
 		return;
 	}
-	/* one generation in a worker's life for now: a reload is a new table beside the old (strings borrow from it) */
+	/* never freed: names, rules and destinations in use borrow from it */
 	w->table = t;
 	w->sandbox = s->sandbox;
 	w->generation = s->generation;
@@ -235,7 +235,6 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 		if (s->kinds[i] == LISTENER_DIAG)
 			continue;
 		w->listeners[w->listener_n] = m->fds[1 + i];
-		w->listener_kinds[w->listener_n] = s->kinds[i];
 		m->fds[1 + i] = -1;
 		watch_start(w->loop, &w->listener_watch[w->listener_n], w->listeners[w->listener_n], EPOLLIN, udp ? on_udp : on_listener);
 		w->listener_n++;

@@ -57,7 +57,6 @@ struct worker {
 	char name[MSG_NAME_MAX];
 	char digest_hex[65];
 	int listeners[MSG_LISTENERS_MAX];
-	uint8_t listener_kinds[MSG_LISTENERS_MAX];
 	struct watch listener_watch[MSG_LISTENERS_MAX];
 	unsigned listener_n;
 	bool accept_paused;
@@ -80,7 +79,7 @@ void worker_request_id(struct worker *w, char out[33]);
 /* reporter.c */
 struct reporter *reporter_new(struct worker *w);
 void reporter_link(struct reporter *r, struct ipc *link); /* NULL: gone */
-void reporter_message(struct reporter *r, const struct ipc_msg *m, int *fd_taken);
+void reporter_message(struct reporter *r, const struct ipc_msg *m);
 bool reporter_ok(const struct reporter *r);
 /* False: every slot is taken and audit is only slow; the next head waits unread. Only while reporter_ok. */
 bool reporter_slot_free(const struct reporter *r);
@@ -125,7 +124,7 @@ const struct canon_host *names_of_address(struct names *n, const struct ip *a);
 void names_tick(struct names *n);
 
 /* client.c */
-void client_accept(struct worker *w, int fd, uint8_t listener_kind);
+void client_accept(struct worker *w, int fd);
 void client_sweep(struct worker *w);
 void clients_slots_freed(struct worker *w); /* those that wait for a slot go on */
 void clients_end(struct worker *w); /* all of them, with their records */
@@ -141,5 +140,4 @@ void upstreams_dialed(struct upstreams *u, const struct ipc_msg *m, int *fd_take
 void upstreams_dialer_lost(struct upstreams *u);
 void upstreams_sweep(struct upstreams *u);
 void upstreams_new_session(void *origin, SSL_SESSION *s); /* takes s */
-size_t upstreams_idle(const struct upstreams *u);
 #endif

@@ -90,6 +90,23 @@ if unshare $inner true 2>/dev/null; then
 else
 	skip "no mount namespace to make a small disk in"
 fi
+# the longest target that is let through stands in its record, and nothing that is allowed can hide behind its length
+cat >"$WORK/long.py" <<'P'
+import http.client
+c = http.client.HTTPSConnection("api.test", timeout=20); c.request("GET", "/v1/" + "p" * 8100 + "?" + "q" * 8100 + "=1"); c.getresponse().read()
+P
+run python3 long.py >"$T/out" 2>&1
+"$SP" stop --all >/dev/null 2>&1
+records | python3 -c '
+import json, sys
+n = 0
+for l in sys.stdin:
+    o = json.loads(l)
+    if o["unmapped"]["sallyport"]["kind"] != "request": continue
+    u = o["http_request"]["url"]
+    if len(u.get("path", "")) == 8104:
+        assert o["unmapped"]["sallyport"]["decision"] == "allow" and u["hostname"] == "api.test" and u["query_string"] == "q" * 8100 + "=*"; n += 1
+assert n == 1, n' >"$T/out" 2>&1 && ok "a target of 16 KiB is recorded whole" || not_ok "a target of 16 KiB is recorded whole" "$(cat "$T/out")"
 # a slow audit is waited for: more requests than there are in-flight slots, none refused, each recorded once
 cat >"$WORK/many.py" <<'P'
 import collections, http.client, os, time
