@@ -149,7 +149,7 @@ P
 p=$!
 PIDS+=($p)
 wait_for 5 test -S host.sock
-inside python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.connect("host.sock"); print("CONNECTED")' >"$T/out" 2>&1
+inside python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.connect("host.sock"); print("CONN" + "ECTED")' >"$T/out" 2>&1
 hasnt "a host's socket in the folder cannot be reached" "$T/out" CONNECTED
 kill_wait $p; rm -f host.sock
 ln -s /etc "$WORK/link" 2>/dev/null
