@@ -787,27 +787,25 @@ void clients_end(struct worker *w)
 		end((struct client *)w->clients.head, false);
 }
 
-/* What the queues of this sandbox's connections hold; over the limit the client with the largest goes, once a second. */
+static size_t queued(const struct conn *c) { return c->in.cap + c->out.cap + c->pre.cap; }
+
+/* What the queues of this sandbox's connections hold; over the limit the clients with the largest go until it is kept. */
 static void account_memory(struct worker *w)
 {
-	const struct conn_list *lists[] = { &w->clients, &w->upstream_conns };
-	struct client *largest = NULL;
-	size_t total = 0, most = 0;
+	w->memory = 0;
+	for (const struct conn *c = w->clients.head; c != NULL; c = c->next)
+		w->memory += queued(c);
+	for (const struct conn *c = w->upstream_conns.head; c != NULL; c = c->next)
+		w->memory += queued(c);
+	while (w->memory > LIMIT_MEMORY && w->clients.head != NULL) {
+		struct conn *largest = w->clients.head;
 
-	for (int i = 0; i < 2; i++) {
-		for (struct conn *c = lists[i]->head; c != NULL; c = c->next) {
-			size_t n = c->in.cap + c->out.cap + c->pre.cap;
-
-			total += n;
-			if (i == 0 && n > most) {
-				most = n;
-				largest = (struct client *)c;
-			}
-		}
+		for (struct conn *c = largest; c != NULL; c = c->next)
+			if (queued(c) > queued(largest))
+				largest = c;
+		w->memory -= queued(largest);
+		fail((struct client *)largest, REFUSAL_LIMIT_EXCEEDED, "memory", true);
 	}
-	w->memory = total;
-	if (total > LIMIT_MEMORY && largest != NULL)
-		fail(largest, REFUSAL_LIMIT_EXCEEDED, "memory", true);
 }
 
 void client_sweep(struct worker *w)
