@@ -58,6 +58,9 @@ struct msg_sandbox {
 struct msg_sandbox_ref {
 	uint32_t sandbox, generation;
 } __attribute__((packed));
+struct msg_counts { /* of this worker's life */
+	uint64_t requests, refused;
+} __attribute__((packed));
 struct msg_peer {
 	uint32_t role;    /* who is at the other end */
 	uint32_t sandbox; /* on whose behalf: the identity of the link */

@@ -1,17 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "canon.h"
 
-static int hexval(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* --- host ---------------------------------------------------------------------------------------------------------- */
 
 /* A name whose last label looks like a number is an address in someone's parser (inet_aton, WHATWG): never a name here. */
@@ -26,7 +15,7 @@ static bool numeric_last_label(const char *s, size_t n)
 		digits = digits && s[k] >= '0' && s[k] <= '9';
 	hex = n - i >= 2 && s[i] == '0' && s[i + 1] == 'x';
 	for (size_t k = i + 2; hex && k < n; k++)
-		hex = hexval(s[k]) >= 0;
+		hex = hex_value(s[k]) >= 0;
 	return digits || hex;
 }
 
@@ -232,8 +221,8 @@ static bool double_encoded(unsigned char *dec, size_t n)
 		int h = -1, l = -1;
 
 		if (dec[i] == '%' && i + 2 < n) {
-			h = hexval((char)dec[i + 1]);
-			l = hexval((char)dec[i + 2]);
+			h = hex_value((char)dec[i + 1]);
+			l = hex_value((char)dec[i + 2]);
 		}
 		if (h < 0 || l < 0) {
 			dec[o++] = dec[i];
@@ -292,7 +281,7 @@ bool canon_path(struct arena *a, struct str in, const struct canon_path_opts *o,
 		size_t k = 1;
 
 		if (c == '%') {
-			int h = i + 2 < in.n ? hexval(in.p[i + 1]) : -1, l = i + 2 < in.n ? hexval(in.p[i + 2]) : -1;
+			int h = i + 2 < in.n ? hex_value(in.p[i + 1]) : -1, l = i + 2 < in.n ? hex_value(in.p[i + 2]) : -1;
 
 			*reason = "bad_escape";
 			if (h < 0 || l < 0)
@@ -358,7 +347,7 @@ bool canon_query(struct str in, bool raw, const char **reason)
 			return false;
 		*reason = "bad_escape";
 		if (c == '%') {
-			if (i + 2 >= in.n || hexval(in.p[i + 1]) < 0 || hexval(in.p[i + 2]) < 0)
+			if (i + 2 >= in.n || hex_value(in.p[i + 1]) < 0 || hex_value(in.p[i + 2]) < 0)
 				return false;
 			continue;
 		}

@@ -18,6 +18,14 @@ static inline struct str str_of(const char *s) { return (struct str){ s, s ? str
 static inline struct str str_mk(const void *p, size_t n) { return (struct str){ p, n }; }
 static inline bool str_eq(struct str a, struct str b) { return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0); }
 static inline char ascii_lower(char c) { return (c >= 'A' && c <= 'Z') ? (char)(c + 32) : c; }
+/* The value of a hexadecimal digit, -1 if c is none. */
+static inline int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c = ascii_lower(c);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
 bool str_ieq(struct str a, struct str b); /* ASCII case ignored */
 bool str_starts(struct str s, struct str prefix);

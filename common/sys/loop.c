@@ -20,6 +20,10 @@ struct deferred {
 	void (*fn)(void *);
 	void *arg;
 };
+struct deferred_list {
+	struct deferred *d;
+	size_t n, cap;
+};
 struct loop {
 	int ep;
 	bool stop;
@@ -28,8 +32,7 @@ struct loop {
 	uint32_t slot_n, slot_cap, free_head; /* free_head: 1-based, 0 = none */
 	struct timer **heap;
 	uint32_t heap_n, heap_cap;
-	struct deferred *def;
-	size_t def_n, def_cap;
+	struct deferred_list def, later; /* at the end of this turn; of the next one */
 };
 
 static uint64_t clock_ms(void)
@@ -40,14 +43,28 @@ static uint64_t clock_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
+static void append(struct deferred_list *q, void (*fn)(void *), void *arg)
+{
+	if (q->n == q->cap) {
+		q->cap = q->cap ? q->cap * 2 : 64;
+		q->d = must_realloc(q->d, q->cap * sizeof(*q->d));
+	}
+	q->d[q->n++] = (struct deferred){ fn, arg };
+}
+
 static void run_deferred(struct loop *l)
 {
-	for (size_t i = 0; i < l->def_n; i++) { /* may grow while it runs */
-		struct deferred d = l->def[i];
+	size_t yielded = l->later.n;
+
+	for (size_t i = 0; i < yielded; i++)
+		append(&l->def, l->later.d[i].fn, l->later.d[i].arg);
+	l->later.n = 0;
+	for (size_t i = 0; i < l->def.n; i++) { /* may grow while it runs */
+		struct deferred d = l->def.d[i];
 
 		d.fn(d.arg);
 	}
-	l->def_n = 0;
+	l->def.n = 0;
 }
 
 struct loop *loop_new(void)
@@ -68,10 +85,12 @@ void loop_free(struct loop *l)
 	if (l == NULL)
 		return;
 	run_deferred(l);
+	run_deferred(l); /* what yielded */
 	close(l->ep);
 	free(l->slots);
 	free(l->heap);
-	free(l->def);
+	free(l->def.d);
+	free(l->later.d);
 	free(l);
 }
 
@@ -212,12 +231,10 @@ void timer_stop(struct timer *t)
 
 void loop_defer(struct loop *l, void (*fn)(void *), void *arg)
 {
-	if (l->def_n == l->def_cap) {
-		l->def_cap = l->def_cap ? l->def_cap * 2 : 64;
-		l->def = must_realloc(l->def, l->def_cap * sizeof(*l->def));
-	}
-	l->def[l->def_n++] = (struct deferred){ fn, arg };
+	append(&l->def, fn, arg);
 }
+
+void loop_yield(struct loop *l, void (*fn)(void *), void *arg) { append(&l->later, fn, arg); }
 
 bool loop_turn(struct loop *l, int max_wait_ms)
 {
@@ -234,6 +251,8 @@ bool loop_turn(struct loop *l, int max_wait_ms)
 		if (wait < 0 || t < wait)
 			wait = t;
 	}
+	if (l->later.n > 0)
+		wait = 0;
 	n = epoll_wait(l->ep, ev, TURN_EVENTS, wait);
 	MUST(n >= 0 || errno == EINTR);
 	l->now_ms = clock_ms();

@@ -38,6 +38,8 @@ void timer_start(struct loop *l, struct timer *t, uint64_t in_ms, timer_fn *fn);
 void timer_stop(struct timer *t);
 /* fn(arg) at the end of this turn: where freed objects go. */
 void loop_defer(struct loop *l, void (*fn)(void *arg), void *arg);
+/* fn(arg) at the end of the next turn: events of others come first. The object must live until then. */
+void loop_yield(struct loop *l, void (*fn)(void *arg), void *arg);
 void loop_run(struct loop *l); /* until loop_stop */
 bool loop_turn(struct loop *l, int max_wait_ms); /* one turn; false after loop_stop */
 void loop_stop(struct loop *l);

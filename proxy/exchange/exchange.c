@@ -7,10 +7,17 @@
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "inject.h"
+#include "rpc.h"
 
-enum { X_NEW = 0, X_SECRETS, X_UPSTREAM, X_SENDING, X_OVER };
+/*
+ * X_ANSWERING: refused, and recorded so; the content, which may be a call of JSON-RPC or GraphQL, is still read, so that the
+ * answer has the form and the id that its sender looks for. Nothing of it goes anywhere.
+ */
+enum { X_NEW = 0, X_SECRETS, X_UPSTREAM, X_SENDING, X_ANSWERING, X_OVER };
 
 #define INTERIM_MAX 10 /* 1xx responses before the final one */
+#define CONTINUE_MS 3000 /* an origin that neither says 100 nor answers: the client is told to send, as if it had */
+#define CALL_MS 5000     /* for the content of a refused call */
 #define SECRET_WAIT_REASON "the credential for this destination could not be had; the operator sees why in the gateway's log"
 
 struct exchange *exchange_new(struct loop *l, const struct exchange_host *host, void *host_arg, struct client_half *client, const struct exchange_ident *ident,
@@ -46,6 +53,7 @@ static void free_deferred(void *arg)
 	if (x->scrub_on)
 		scrub_fini(&x->scrub);
 	buf_fini_secret(&x->scrubbed);
+	buf_fini(&x->call);
 	free(x);
 }
 
@@ -173,13 +181,44 @@ static const char *hint_for(enum refusal_code c)
 	}
 }
 
-static void refuse_with(struct exchange *x, enum refusal_code code, uint16_t status, const char *text)
+/* The answer to what is refused and recorded already. */
+static void answer(struct exchange *x, const char *text)
 {
 	const char *methods[DECIDE_METHODS_MAX + 1];
-	struct refusal r = { .code = code, .status = status };
+	struct refusal r = { .code = x->code, .status = x->status };
 	unsigned n = 0;
 	bool keep;
 
+	for (unsigned i = 0; i < x->decision.allowed_n && i < DECIDE_METHODS_MAX; i++)
+		methods[n++] = arena_strz(&x->arena, x->decision.allowed[i]);
+	methods[n] = NULL;
+	r.reason = str_of(text);
+	r.host = str_mk(x->chost.text, x->chost.len);
+	r.method = x->req.method;
+	r.path = x->path_record.n ? x->path_record : x->req.path;
+	r.rule = x->decision.rule;
+	r.allowed = methods;
+	r.retry = refusal_status(x->code) >= 500 || x->code == REFUSAL_LIMIT_EXCEEDED ? "after" : "no";
+	r.hint = str_of(hint_for(x->code));
+	r.request_id = str_of(x->request_id);
+	if (is_git(x))
+		r.shape = REFUSAL_GIT;
+	else if (x->state == X_ANSWERING && x->request_ended)
+		rpc_shape(&x->arena, r.path, buf_str(&x->call), &r);
+	keep = x->request_ended && x->req.keep_alive && !x->client_must_close && x->code != REFUSAL_MALFORMED_REQUEST && x->code != REFUSAL_IDENTITY_MISMATCH && x->code != REFUSAL_TOO_LARGE;
+	r.close = !keep;
+	x->client->ops->refuse(x->client, &r);
+	finish(x, keep);
+}
+
+static void answer_now(struct exchange *x)
+{
+	if (x->state == X_ANSWERING && !x->finished && x->client != NULL)
+		answer(x, x->answer_text.p);
+}
+
+static void refuse_with(struct exchange *x, enum refusal_code code, uint16_t status, const char *text)
+{
 	x->code = code;
 	if (x->reason[0] == 0)
 		snprintf(x->reason, sizeof(x->reason), "%s", text);
@@ -190,25 +229,17 @@ static void refuse_with(struct exchange *x, enum refusal_code code, uint16_t sta
 		finish(x, false);
 		return;
 	}
-	for (unsigned i = 0; i < x->decision.allowed_n && i < DECIDE_METHODS_MAX; i++)
-		methods[n++] = arena_strz(&x->arena, x->decision.allowed[i]);
-	methods[n] = NULL;
-	r.reason = str_of(text);
-	r.host = str_mk(x->chost.text, x->chost.len);
-	r.method = x->req.method;
-	r.path = x->path_record.n ? x->path_record : x->req.path;
-	r.rule = x->decision.rule;
-	r.allowed = methods;
-	r.retry = refusal_status(code) >= 500 || code == REFUSAL_LIMIT_EXCEEDED ? "after" : "no";
-	r.hint = str_of(hint_for(code));
-	r.request_id = str_of(x->request_id);
-	r.is_git = is_git(x);
 	x->status = status ? status : refusal_status(code);
-	keep = x->request_ended && x->req.keep_alive && !x->client_must_close && code != REFUSAL_MALFORMED_REQUEST && code != REFUSAL_IDENTITY_MISMATCH && code != REFUSAL_TOO_LARGE;
-	r.close = !keep;
 	write_record(x); /* before the answer: who has read it can find the record */
-	x->client->ops->refuse(x->client, &r);
-	finish(x, keep);
+	if (!x->request_ended && x->state < X_SENDING && !x->client_must_close && rpc_expected(&x->req)) {
+		x->state = X_ANSWERING;
+		leave_upstream(x, false);
+		x->answer_text = str_of(arena_strz(&x->arena, str_of(text)));
+		x->phase_ms = loop_now_ms(x->loop);
+		x->client->ops->resume(x->client);
+		return;
+	}
+	answer(x, text);
 }
 
 void exchange_refuse(struct exchange *x, enum refusal_code code, const char *text) { refuse_with(x, code, 0, text); }
@@ -388,6 +419,64 @@ static void refuse_decision(struct exchange *x)
 
 static void go_secrets(struct exchange *x);
 
+/*
+ * B06: frameworks take the method of a POST from its query. The rules decided the method of the request line, so a query
+ * that names another is refused; the header fields that do the same are dropped (head.c).
+ */
+static bool overrides_method(const struct http_request *r)
+{
+	static const char key[] = "_method";
+	struct str q = r->query;
+	size_t i = 0;
+
+	if (!r->has_query || !str_eq(r->method, STR("POST")))
+		return false;
+	while (i < q.n) {
+		size_t k = 0;
+
+		while (i < q.n && q.p[i] != '=' && q.p[i] != '&') {
+			unsigned char c = (unsigned char)q.p[i++];
+
+			if (c == '%' && i + 2 <= q.n && hex_value(q.p[i]) >= 0 && hex_value(q.p[i + 1]) >= 0) {
+				c = (unsigned char)(hex_value(q.p[i]) << 4 | hex_value(q.p[i + 1]));
+				i += 2;
+			}
+			k = k < sizeof(key) - 1 && ascii_lower((char)c) == key[k] ? k + 1 : sizeof(key);
+		}
+		if (k == sizeof(key) - 1)
+			return true;
+		while (i < q.n && q.p[i++] != '&')
+			;
+	}
+	return false;
+}
+
+/* A push that cannot pass is refused where it begins, before git has packed anything: GET .../info/refs?service=git-receive-pack. */
+static bool push_in_vain(struct exchange *x, const struct facts *asked)
+{
+	const struct str refs = STR("/info/refs"), pack = STR("/git-receive-pack");
+	struct facts f = *asked;
+	struct decision d;
+	char *path;
+
+	if (!str_eq(x->req.method, STR("GET")) || !x->req.has_query || !str_eq(x->req.query, STR("service=git-receive-pack")) || !str_ends(f.path, refs))
+		return false;
+	path = arena_alloc(&x->arena, f.path.n + pack.n);
+	memcpy(path, f.path.p, f.path.n - refs.n);
+	memcpy(path + f.path.n - refs.n, pack.p, pack.n);
+	f.method = STR("POST");
+	f.path = str_mk(path, f.path.n - refs.n + pack.n);
+	f.query = STR_NONE;
+	f.has_query = false;
+	f.has_content = true;
+	decide(x->table, &x->dest, &f, &d);
+	if (d.verdict == VERDICT_ALLOW)
+		return false;
+	x->decision = d;
+	exchange_refuse(x, REFUSAL_POLICY_DENIED, "this sandbox's policy allows fetching here, not pushing (POST .../git-receive-pack)");
+	return true;
+}
+
 void exchange_start(struct exchange *x)
 {
 	struct facts f = { 0 };
@@ -431,6 +520,13 @@ void exchange_start(struct exchange *x)
 		refuse_decision(x);
 		return;
 	}
+	if (overrides_method(&x->req)) {
+		snprintf(x->reason, sizeof(x->reason), "method_override");
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, "the query names another method (_method) than the request line");
+		return;
+	}
+	if (push_in_vain(x, &f))
+		return;
 	if (str_eq(x->req.method, STR("TRACE"))) { /* would echo what is injected (RFC 9110 9.3.8) */
 		exchange_refuse(x, REFUSAL_POLICY_DENIED, "TRACE is never forwarded");
 		return;
@@ -547,13 +643,16 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 	snprintf(host, sizeof(host), v6 ? "[%s]" : "%s", x->chost.text);
 	if (!def)
 		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":%u", x->port);
+	/* who wants to be asked first is asked by the origin itself: it may refuse before any content is sent (UA02) */
+	x->awaits_continue = x->req.expect_continue && !x->request_ended && !x->request_sent_any;
+	x->phase_ms = loop_now_ms(x->loop);
+	if (x->awaits_continue)
+		http_fields_add(&x->req.fields, STR("Expect"), STR("100-continue"), HF_OTHER);
 	u->ops->head(u, &x->req, str_of(host), x->target_wire, x->req.framing, x->req.content_length);
 	if (x->request_ended) {
 		u->ops->end(u);
 		return;
 	}
-	if (x->req.expect_continue)
-		x->client->ops->go_on(x->client);
 	x->client->ops->resume(x->client);
 }
 
@@ -588,11 +687,39 @@ void exchange_discard(struct exchange *x)
 
 bool exchange_takes_data(const struct exchange *x)
 {
+	if (x->state == X_ANSWERING)
+		return !x->request_ended;
 	return x->state == X_SENDING && x->up != NULL && !x->request_ended && !x->up->ops->full(x->up);
+}
+
+static void let_continue(struct exchange *x)
+{
+	if (!x->awaits_continue || x->finished || x->response_started || x->client == NULL)
+		return;
+	x->awaits_continue = false;
+	x->client->ops->interim(x->client, NULL);
+}
+
+void exchange_tick(struct exchange *x)
+{
+	uint64_t waited = loop_now_ms(x->loop) - x->phase_ms;
+
+	if (x->awaits_continue && waited > CONTINUE_MS)
+		let_continue(x);
+	else if (x->state == X_ANSWERING && waited > CALL_MS)
+		answer_now(x);
 }
 
 void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
 {
+	x->awaits_continue = false; /* it would not wait any longer */
+	if (x->state == X_ANSWERING) {
+		if (buf_len(&x->call) + n > RPC_CONTENT_MAX)
+			answer_now(x);
+		else
+			buf_add(&x->call, p, n);
+		return;
+	}
 	x->content_in += n;
 	x->request_sent_any = true;
 	if (x->up != NULL)
@@ -604,6 +731,10 @@ void exchange_request_end(struct exchange *x)
 	if (x->request_ended || x->finished)
 		return;
 	x->request_ended = true;
+	if (x->state == X_ANSWERING) {
+		answer_now(x);
+		return;
+	}
 	if (x->up != NULL)
 		x->up->ops->end(x->up);
 	if (x->response_ended)
@@ -616,6 +747,10 @@ void exchange_request_broken(struct exchange *x, const struct http_fault *f)
 		return;
 	x->upstream_reusable = false;
 	x->client_must_close = true;
+	if (x->state == X_ANSWERING) {
+		answer_now(x);
+		return;
+	}
 	leave_upstream(x, false);
 	exchange_malformed(x, f);
 }
@@ -624,7 +759,7 @@ void exchange_client_gone(struct exchange *x)
 {
 	if (x->finished)
 		return;
-	if (!x->response_ended) {
+	if (!x->response_ended && !x->recorded) {
 		x->code = REFUSAL_CLIENT_CLOSED;
 		if (x->reason[0] == 0)
 			snprintf(x->reason, sizeof(x->reason), "the client closed the connection");
@@ -662,9 +797,17 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 		if (r->status == 101 || ++x->interim > INTERIM_MAX) {
 			leave_upstream(x, false);
 			exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, r->status == 101 ? "the upstream switched protocols unasked" : "the upstream sent too many interim responses");
+			return;
 		}
-		return; /* 100: the client was told already; 102, 103: allowed to be dropped */
+		if (r->status == 100) {
+			let_continue(x);
+		} else if (x->client != NULL) {
+			http_response_strip(r);
+			x->client->ops->interim(x->client, r);
+		}
+		return;
 	}
+	x->awaits_continue = false;
 	http_response_strip(r);
 	x->first_byte_us = clock_mono_us() - x->start_us;
 	x->status = r->status;
@@ -700,7 +843,7 @@ void exchange_response_data(struct exchange *x, const uint8_t *p, size_t n)
 	}
 }
 
-void exchange_response_end(struct exchange *x, bool reusable)
+void exchange_response_end(struct exchange *x, bool reusable, const struct http_fields *trailer)
 {
 	if (x->finished || x->response_ended)
 		return;
@@ -716,7 +859,7 @@ void exchange_response_end(struct exchange *x, bool reusable)
 	/* A14: an upstream that answered before it had the whole request is not used again */
 	x->upstream_reusable = reusable && x->request_ended;
 	write_record(x);
-	x->client->ops->end(x->client);
+	x->client->ops->end(x->client, trailer);
 	finish(x, x->request_ended);
 }
 

@@ -29,8 +29,8 @@ struct client_half {
 struct client_half_ops {
 	void (*head)(struct client_half *h, const struct http_response *r, enum http_framing framing, uint64_t length);
 	void (*data)(struct client_half *h, const uint8_t *p, size_t n);
-	void (*end)(struct client_half *h);
-	void (*go_on)(struct client_half *h);                    /* 100 Continue */
+	void (*end)(struct client_half *h, const struct http_fields *trailer); /* trailer: NULL without one */
+	void (*interim)(struct client_half *h, const struct http_response *r); /* 1xx; NULL: 100 Continue of our own */
 	void (*refuse)(struct client_half *h, struct refusal *r); /* the whole answer; fills r->is_head etc. itself */
 	void (*reset)(struct client_half *h);                    /* the response cannot be completed: the client must notice */
 	bool (*full)(struct client_half *h);                     /* output above its high-water mark */
@@ -46,7 +46,7 @@ struct upstream_half {
 struct upstream_half_ops {
 	void (*head)(struct upstream_half *u, const struct http_request *r, struct str host, struct str target, enum http_framing framing, uint64_t length);
 	void (*data)(struct upstream_half *u, const uint8_t *p, size_t n);
-	void (*end)(struct upstream_half *u);
+	void (*end)(struct upstream_half *u); /* request trailers are not forwarded (A22) */
 	bool (*full)(struct upstream_half *u);
 	void (*resume)(struct upstream_half *u);                 /* response content is wanted again */
 	void (*leave)(struct upstream_half *u, bool reusable);   /* back to the pool, or closed; x is forgotten */
@@ -126,8 +126,12 @@ struct exchange {
 	uint8_t state;
 	bool request_ended, response_started, response_ended, recorded, finished;
 	bool waiting_upstream, retried, client_must_close, request_sent_any;
+	uint64_t phase_ms;    /* loop time since which it waits: awaits_continue, or for the content of a refused call */
+	bool awaits_continue; /* the client holds its content back until it is told to go on (RFC 9110 10.1.1) */
 	enum refusal_code code;
 	char reason[256];
+	struct str answer_text;
+	struct buf call;            /* content of a refused request, for the form of its answer */
 	uint16_t status;
 	uint64_t content_in, content_out;
 	unsigned interim;
@@ -168,7 +172,9 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 void exchange_upstream_failed(struct exchange *x, enum refusal_code code, const char *cause);
 void exchange_response_head(struct exchange *x, struct http_response *r);
 void exchange_response_data(struct exchange *x, const uint8_t *p, size_t n);
-void exchange_response_end(struct exchange *x, bool reusable);
+/* trailer: secrets in it are overwritten already; NULL without one. */
+void exchange_response_end(struct exchange *x, bool reusable, const struct http_fields *trailer);
+void exchange_tick(struct exchange *x); /* about once a second: what waits for too long */
 bool exchange_response_full(const struct exchange *x); /* the upstream half should stop reading */
 void exchange_upstream_drained(struct exchange *x);
 void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const char *cause); /* the upstream connection is gone; u is closed by its owner */

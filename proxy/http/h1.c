@@ -509,3 +509,28 @@ bool h1_parse_response(const uint8_t *buf, size_t n, const struct h1_limits *lim
 	r->keep_alive = r->framing != HTTP_BODY_CLOSE && !s.close && (r->version == HTTP_V_1_1 || s.keep_alive);
 	return true;
 }
+
+bool h1_parse_trailer(const uint8_t *buf, size_t n, const struct h1_limits *lim, struct http_fields *out, struct http_fault *fault)
+{
+	struct seen s = { 0 };
+
+	out->n = 0;
+	if (!parse_fields(buf, n, 0, lim, false, out, &s, fault))
+		return BAD(fault->reason);
+	for (unsigned i = 0; i < out->n; i++) {
+		struct http_field *f = &out->f[i];
+
+		switch (f->fid) {
+		case HF_OTHER:
+		case HF_USER_AGENT:
+		case HF_VIA:
+			/* a trailer that sets state or tells how to read what is already read is no news that may come late */
+			f->drop = f->drop || str_ieq(f->name, STR("set-cookie")) || str_ieq(f->name, STR("x-api-key")) || str_ieq(f->name, STR("www-authenticate")) || str_ieq(f->name, STR("location"));
+			break;
+		default:
+			f->drop = true;
+			break;
+		}
+	}
+	return true;
+}

@@ -28,11 +28,15 @@ bool h1_parse_request(const uint8_t *buf, size_t n, const struct h1_limits *lim,
 /* request_method decides about content (HEAD, CONNECT). 1xx heads are parsed too (framing none). fault code upstream_protocol, 502. */
 bool h1_parse_response(const uint8_t *buf, size_t n, const struct h1_limits *lim, struct arena *a, struct str request_method, struct http_response *out, struct http_fault *fault);
 
+/* A response's trailer section, as the content decoder collected it. Fields that may not stand there are dropped (RFC 9110 6.5.1). */
+bool h1_parse_trailer(const uint8_t *buf, size_t n, const struct h1_limits *lim, struct http_fields *out, struct http_fault *fault);
+
 /* Content decoder. The members above the line are the caller's to set or read. */
 struct h1_body {
 	enum http_framing framing;
 	bool done;       /* whole content (and trailer section) read */
 	bool response;   /* set after h1_body_init: faults are the upstream's (502), forbidden trailer fields are dropped, not refused */
+	struct buf *trailer; /* set after h1_body_init, or NULL: where the trailer section goes, for h1_parse_trailer; empty if there is none */
 	uint64_t total;  /* content octets delivered */
 	/* --- */
 	uint8_t state;
@@ -47,7 +51,7 @@ void h1_body_init(struct h1_body *b, enum http_framing framing, uint64_t content
 /*
  * Takes bytes from in[0..n). Returns how many were consumed, -1 on a framing error (*fault). At most one run of content
  * is delivered per call: *data and *data_len point into `in` (len 0: none). Call again while it consumes. Sets b->done at the
- * end; bytes after it are not consumed. Trailer fields are validated and dropped.
+ * end; bytes after it are not consumed. Trailer fields are validated; they go to b->trailer, or are dropped.
  */
 long h1_body_feed(struct h1_body *b, const uint8_t *in, size_t n, const uint8_t **data, size_t *data_len, struct http_fault *fault);
 /* Peer closed. True if that is a clean end of the content (close-delimited, or done). */
@@ -58,5 +62,6 @@ void h1_write_request(struct buf *out, const struct http_request *r, struct str 
 void h1_write_response(struct buf *out, const struct http_response *r, enum http_framing framing, uint64_t content_length, bool keep_alive, bool is_head);
 /* Chunk size line into the caller's 20 byte array; returns its length. The chunk's data and CRLF follow. */
 size_t h1_chunk_line(char out[20], uint64_t n);
-#define H1_LAST_CHUNK "0\r\n\r\n"
+/* The last chunk and the trailer section; NULL: no fields. */
+void h1_write_last_chunk(struct buf *out, const struct http_fields *trailer);
 #endif

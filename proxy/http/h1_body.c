@@ -32,17 +32,6 @@ static long bad(const struct h1_body *b, struct http_fault *f, uint16_t status, 
 	return -1;
 }
 
-static int hexval(uint8_t c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* Extensions are dropped; what may stand in them is visible ASCII, SP, HTAB and obs-text, no quoted controls (A17-A19). */
 static bool ext_octet(uint8_t c) { return c == '\t' || (c >= 0x20 && c != 0x7f); }
 
@@ -89,7 +78,7 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 
 		switch (b->state) {
 		case ST_SIZE_FIRST:
-			h = hexval(c);
+			h = hex_value((char)c);
 			if (h < 0)
 				return bad(b, f, 400, "chunk_size");
 			b->left = (uint64_t)h;
@@ -98,7 +87,7 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 			i++;
 			break;
 		case ST_SIZE:
-			h = hexval(c);
+			h = hex_value((char)c);
 			if (h >= 0) {
 				if (++b->meta > CHUNK_DIGITS_MAX || b->left >> 59)
 					return bad(b, f, 400, "chunk_size");
@@ -154,6 +143,8 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 			break;
 		case ST_TRAILER_START:
 			if (c == '\r') {
+				if (b->trailer != NULL && b->trailers > 0)
+					buf_addz(b->trailer, "\r\n"); /* the section as h1_parse_trailer takes it */
 				b->state = ST_END_LF;
 				i++;
 				break;
@@ -168,6 +159,8 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 		case ST_TRAILER:
 			if (++b->meta > TRAILER_MAX)
 				return bad(b, f, 431, "trailer_length");
+			if (b->trailer != NULL)
+				buf_addc(b->trailer, (char)c);
 			if (!b->in_value) {
 				if (c == ':' ? b->name_at == 0 : !tchar(c))
 					return bad(b, f, 400, "trailer_field");
@@ -184,6 +177,8 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 		case ST_TRAILER_LF:
 			if (c != '\n')
 				return bad(b, f, 400, "trailer_field");
+			if (b->trailer != NULL)
+				buf_addc(b->trailer, '\n');
 			b->state = ST_TRAILER_START;
 			i++;
 			break;

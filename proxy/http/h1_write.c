@@ -68,6 +68,14 @@ void h1_write_response(struct buf *out, const struct http_response *r, enum http
 	buf_addz(out, "\r\n");
 }
 
+void h1_write_last_chunk(struct buf *out, const struct http_fields *trailer)
+{
+	buf_addz(out, "0\r\n");
+	if (trailer != NULL)
+		write_fields(out, trailer, false);
+	buf_addz(out, "\r\n");
+}
+
 size_t h1_chunk_line(char out[20], uint64_t n)
 {
 	static const char hex[] = "0123456789abcdef";

@@ -57,7 +57,8 @@ static void kstr_or_null(struct jsonw *w, const char *key, struct str s)
 		jsonw_null(w);
 }
 
-static void json_body(struct buf *b, const struct refusal *r)
+/* {"v":1,"error":...}, without a line end: docs/man/sallyport-proxy.8 */
+static void json_object(struct buf *b, const struct refusal *r)
 {
 	struct jsonw w = jsonw_on(b);
 
@@ -79,6 +80,73 @@ static void json_body(struct buf *b, const struct refusal *r)
 	kstr(&w, "hint", r->hint);
 	kstr(&w, "request_id", r->request_id);
 	jsonw_close(&w, '}');
+}
+
+static void message(struct buf *b, const struct refusal *r)
+{
+	struct buf t = { 0 };
+	struct jsonw w = jsonw_on(b);
+
+	buf_addz(&t, "sallyport ");
+	buf_addz(&t, row(r->code)->text);
+	buf_addz(&t, ": ");
+	one_line(&t, r->reason);
+	jsonw_str(&w, buf_str(&t));
+	buf_fini(&t);
+}
+
+/* JSON-RPC 2.0, 5.1: one error a call; -32000 to -32099 are the server's own codes. */
+static void jsonrpc_body(struct buf *b, const struct refusal *r)
+{
+	if (r->batch)
+		buf_addc(b, '[');
+	for (unsigned i = 0; i < r->id_n; i++) {
+		buf_addz(b, i > 0 ? ",{\"jsonrpc\":\"2.0\",\"id\":" : "{\"jsonrpc\":\"2.0\",\"id\":");
+		buf_adds(b, r->ids[i]);
+		buf_addz(b, ",\"error\":{\"code\":-32001,\"message\":");
+		message(b, r);
+		buf_addz(b, ",\"data\":");
+		json_object(b, r);
+		buf_addz(b, "}}");
+	}
+	if (r->batch)
+		buf_addc(b, ']');
+}
+
+static void git_body(struct buf *b, const struct refusal *r)
+{
+	buf_addz(b, "sallyport: ");
+	buf_addz(b, row(r->code)->text);
+	buf_addz(b, ": ");
+	one_line(b, r->reason);
+	buf_addz(b, "\nrequest ");
+	one_line(b, r->request_id);
+	if (r->hint.n) {
+		buf_addz(b, "; ");
+		one_line(b, r->hint);
+	}
+}
+
+static void body_of(struct buf *b, const struct refusal *r)
+{
+	switch (r->shape) {
+	case REFUSAL_GIT:
+		git_body(b, r);
+		break;
+	case REFUSAL_JSONRPC:
+		jsonrpc_body(b, r);
+		break;
+	case REFUSAL_GRAPHQL: /* GraphQL 7.1: errors, and no data */
+		buf_addz(b, "{\"data\":null,\"errors\":[{\"message\":");
+		message(b, r);
+		buf_addz(b, ",\"extensions\":");
+		json_object(b, r);
+		buf_addz(b, "}]}");
+		break;
+	default:
+		json_object(b, r);
+		break;
+	}
 	buf_addc(b, '\n');
 }
 
@@ -87,23 +155,9 @@ void refusal_write_h1(struct buf *out, const struct refusal *r)
 	struct buf body = { 0 };
 	uint16_t status = r->status ? r->status : row(r->code)->status;
 
-	if (r->is_git) {
-		buf_addz(&body, "sallyport: ");
-		buf_addz(&body, row(r->code)->text);
-		buf_addz(&body, ": ");
-		one_line(&body, r->reason);
-		buf_addz(&body, "\nrequest ");
-		one_line(&body, r->request_id);
-		if (r->hint.n) {
-			buf_addz(&body, "; ");
-			one_line(&body, r->hint);
-		}
-		buf_addc(&body, '\n');
-	} else {
-		json_body(&body, r);
-	}
+	body_of(&body, r);
 	buf_addf(out, "HTTP/1.1 %u sallyport %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\nProxy-Status: sallyport; error=%s; details=", status, row(r->code)->text,
-		r->is_git ? "text/plain; charset=utf-8" : "application/json", row(r->code)->proxy_error);
+		r->shape == REFUSAL_GIT ? "text/plain; charset=utf-8" : "application/json", row(r->code)->proxy_error);
 	sf_string(out, r->reason);
 	buf_addz(out, "\r\n");
 	if (r->retry_after_s || status == 429)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SP_HTTP_REFUSAL_H
 #define SP_HTTP_REFUSAL_H
-/* The answer to a refused request, one builder for every code and client (git, JSON-RPC come with later issues). */
+/* The answer to a refused request, one builder for every code and client. */
 #include "head.h"
 
 enum refusal_code {
@@ -15,6 +15,9 @@ const char *refusal_text(enum refusal_code c);
 uint16_t refusal_status(enum refusal_code c);
 const char *refusal_proxy_error(enum refusal_code c);
 
+/* What the client can read: our JSON; git's two lines of text/plain; the error form of its own protocol around our JSON. */
+enum refusal_shape { REFUSAL_JSON = 0, REFUSAL_GIT, REFUSAL_JSONRPC, REFUSAL_GRAPHQL };
+
 struct refusal {
 	enum refusal_code code;
 	uint16_t status;       /* 0 = the code's own */
@@ -26,7 +29,10 @@ struct refusal {
 	struct str hint;
 	struct str request_id;
 	uint32_t retry_after_s; /* 0 = none */
-	bool is_git;           /* User-Agent git/…: two lines of text/plain */
+	enum refusal_shape shape;
+	const struct str *ids; /* REFUSAL_JSONRPC: the JSON texts of the calls' ids, one error each */
+	unsigned id_n;
+	bool batch;            /* they came in an array */
 	bool is_head;
 	bool close;            /* say Connection: close */
 };

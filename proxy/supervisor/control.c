@@ -26,6 +26,7 @@
 #define FDS_MAX 64
 #define CLIENTS_MAX (SANDBOXES_MAX + 200) /* a sandbox's life is a connection */
 #define ACCEPT_AGAIN_MS 100
+#define FINISH_MS 300 /* for the worker's counts */
 
 struct control_client {
 	struct control_client *next;
@@ -242,6 +243,31 @@ static void op_status(struct control_client *cc, json_int_t id)
 	reply(cc, json_pack("{s:I,s:{s:i,s:s,s:o,s:o}}", "id", id, "ok", "pid", (int)getpid(), "state", s->start.state_dir, "roles", roles, "sandboxes", boxes));
 }
 
+void control_finished(struct sandbox *b)
+{
+	struct control_client *cc = b->waiter;
+	json_int_t requests = (json_int_t)(b->counts_before.requests + b->counts.requests), refused = (json_int_t)(b->counts_before.refused + b->counts.refused);
+
+	b->waiter = NULL;
+	timer_stop(&b->finish_late);
+	if (cc != NULL)
+		reply(cc, json_pack("{s:I,s:{s:I,s:I}}", "id", b->waiter_id, "ok", "requests", requests, "refused", refused));
+	sandbox_revoke(b, "sandbox ended");
+}
+
+static void on_finish_late(struct timer *t) { control_finished((struct sandbox *)((char *)t - offsetof(struct sandbox, finish_late))); }
+
+/* The worker has the last word about how many requests there were; one that is gone or stuck is not waited for. */
+static void op_finish(struct control_client *cc, json_int_t id, struct sandbox *b)
+{
+	b->waiter = cc;
+	b->waiter_id = id;
+	b->finishing = true;
+	timer_start(b->sup->loop, &b->finish_late, FINISH_MS, on_finish_late);
+	if (b->worker == NULL || b->worker->state != PROC_READY || !proc_say(b->worker, MSG_COUNTS_ASK, b->generation, NULL, 0, NULL, 0, NULL, 0))
+		control_finished(b);
+}
+
 static void handle(struct control_client *cc, const char *text, size_t len, int *fds, unsigned n)
 {
 	struct supervisor *s = cc->control->sup;
@@ -271,8 +297,13 @@ static void handle(struct control_client *cc, const char *text, size_t len, int 
 
 		if (b == NULL) {
 			reply_error(cc, id, "no_sandbox", "there is no such sandbox");
+		} else if (strcmp(op, "finish") == 0 && b->answered && !b->finishing) {
+			op_finish(cc, id, b);
 		} else {
-			sandbox_revoke(b, "sandbox ended");
+			if (b->finishing)
+				control_finished(b);
+			else
+				sandbox_revoke(b, "sandbox ended");
 			reply(cc, json_pack("{s:I,s:{}}", "id", id, "ok"));
 		}
 	} else if (strcmp(op, "status") == 0) {

@@ -269,6 +269,13 @@ static void on_role(struct ipc *c, const struct ipc_msg *m)
 			supervisor_event(s, p->sandbox != NULL ? str_of(p->sandbox->name) : STR_NONE, text);
 		}
 		break;
+	case MSG_COUNTS:
+		if (p->sandbox == NULL || p->sandbox->gone)
+			break;
+		memcpy(&p->sandbox->counts, m->data, sizeof(p->sandbox->counts));
+		if (p->sandbox->finishing)
+			control_finished(p->sandbox);
+		break;
 	case MSG_SANDBOX_OK:
 	case MSG_SANDBOX_BAD:
 		about_sandbox(p, m);
@@ -365,6 +372,9 @@ static void on_end(struct watch *w, uint32_t events)
 	}
 	if (b == NULL)
 		return;
+	b->counts_before.requests += b->counts.requests;
+	b->counts_before.refused += b->counts.refused;
+	b->counts = (struct msg_counts){ 0 };
 	b->told &= ~(1u << ROLE_WORKER);
 	if (s->spare != NULL && s->spare->ipc != NULL) {
 		/* the warm spare takes over at once; the dead one becomes the next spare, after its delay */

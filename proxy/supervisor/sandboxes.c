@@ -81,6 +81,7 @@ void sandbox_revoke(struct sandbox *b, const char *why)
 
 	b->gone = true;
 	b->owner = NULL;
+	timer_stop(&b->finish_late);
 	if (b->checker != NULL) {
 		kill(b->checker->child.pid, SIGKILL); /* its end comes back here */
 		return;

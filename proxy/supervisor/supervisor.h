@@ -89,7 +89,10 @@ struct sandbox {
 	unsigned told, acks;   /* bit per role: knows of it; has its table in force */
 	bool announced, answered, gone;
 	struct control_client *owner;  /* its connection is the sandbox's life; NULL with keep */
-	struct control_client *waiter; /* register is unanswered */
+	struct control_client *waiter; /* register, or finish, is unanswered */
+	bool finishing;                /* it is finish: answered with the counts, then the end */
+	struct timer finish_late;
+	struct msg_counts counts, counts_before; /* of the present worker, and of those before it */
 	json_int_t waiter_id;
 	struct checker *checker; /* at work */
 };
@@ -142,6 +145,7 @@ void sandbox_free(struct sandbox *b);
 
 /* control.c */
 struct control *control_new(struct supervisor *s, struct err *err);
+void control_finished(struct sandbox *b); /* finish is answered with what is known; b is gone afterwards */
 void control_close(struct control *c); /* no new callers; those that are there keep their connection */
 void control_registered(struct sandbox *b, const char *error); /* NULL: in force */
 size_t control_clients(const struct control *c);

@@ -43,6 +43,7 @@ struct client {
 	bool keep;          /* of the request in progress */
 	bool chunked, is_head;
 	size_t scan;
+	uint64_t head_ms; /* since when a head is unfinished, as the sweep saw it; 0: none is */
 	struct h1_body body;
 	bool body_left;
 	uint64_t start_ms, lingered;
@@ -72,6 +73,10 @@ static void connection_record(struct client *cl)
 	if (!cl->record_due)
 		return;
 	cl->record_due = false;
+	if (cl->code != REFUSAL_NONE && cl->code != REFUSAL_CLIENT_CLOSED && cl->code != REFUSAL_GATEWAY_UNAVAILABLE) {
+		cl->w->counts.requests++;
+		cl->w->counts.refused++;
+	}
 	record_s(&b, REC_KIND, STR("connection"));
 	record_s(&b, REC_DECISION, cl->code == REFUSAL_NONE && cl->dest_known ? STR("allow") : STR("deny"));
 	if (cl->code != REFUSAL_NONE)
@@ -466,6 +471,7 @@ static bool next_request(struct client *cl)
 	x = exchange_new(cl->w->loop, &worker_exchange_host, cl->w, &cl->half, &cl->ident, cl->w->table, cl->w->generation, id);
 	cl->x = x;
 	cl->scan = 0;
+	cl->head_ms = 0;
 	cl->crlf_skipped = false;
 	cl->keep = cl->chunked = cl->is_head = cl->body_left = false;
 	if (n < 0) {
@@ -530,6 +536,17 @@ static bool feed(struct client *cl)
 	return n > 0;
 }
 
+/* Half a head, and no more of it: an unreadable request, answered and recorded as one. */
+static void unfinished_head(struct client *cl, const char *reason)
+{
+	struct http_fault f = { 400, "malformed_request", reason };
+	char id[33];
+
+	worker_request_id(cl->w, id);
+	cl->x = exchange_new(cl->w->loop, &worker_exchange_host, cl->w, &cl->half, &cl->ident, cl->w->table, cl->w->generation, id);
+	exchange_malformed(cl->x, &f);
+}
+
 static void http(struct client *cl)
 {
 	struct conn *c = &cl->c;
@@ -546,26 +563,20 @@ static void http(struct client *cl)
 		}
 		if (c->closed || cl->state != CL_HTTP)
 			return;
-		if (c->paused || c->eof || c->failed || cl->x != NULL || (!c->readable && !(c->ssl != NULL && SSL_has_pending(c->ssl))))
+		if (c->paused || c->eof || c->failed || cl->x != NULL || !c->more)
 			break;
 		if (buf_len(&c->in) >= CONN_IN_MAX)
 			break;
 	}
-	if (cl->x != NULL && cl->body_left && !c->paused && !c->eof && !c->failed && (c->readable || (c->ssl != NULL && SSL_has_pending(c->ssl)))) {
-		conn_kick(c); /* more content is there: others get their turn first */
+	if (cl->x != NULL && cl->body_left && !c->paused && !c->eof && !c->failed && c->more) {
+		conn_yield(c); /* more content is there: others get their turn first */
 		return;
 	}
 	if (c->failed || c->eof) {
 		if (cl->x == NULL && cl->awaits_slot && !c->failed)
 			return; /* served, or found gone, when there is a slot */
 		if (cl->x == NULL && buf_len(&c->in) > 0 && c->eof_clean && !c->failed) {
-			/* half a head, then the end: an unreadable request, recorded as one */
-			char id[33];
-			struct http_fault f = { 400, "malformed_request", "truncated" };
-
-			worker_request_id(cl->w, id);
-			cl->x = exchange_new(cl->w->loop, &worker_exchange_host, cl->w, &cl->half, &cl->ident, cl->w->table, cl->w->generation, id);
-			exchange_malformed(cl->x, &f);
+			unfinished_head(cl, "truncated");
 			return;
 		}
 		if (c->paused && !c->failed)
@@ -623,8 +634,8 @@ static void process(struct conn *c)
 		buf_clear(&c->in);
 		if (c->eof || c->failed || cl->lingered > LIMIT_LINGER_BYTES)
 			end(cl, c->failed || cl->lingered > LIMIT_LINGER_BYTES);
-		else if (c->readable)
-			conn_kick(c);
+		else if (c->more)
+			conn_yield(c);
 		break;
 	}
 }
@@ -657,17 +668,19 @@ static void half_data(struct client_half *h, const uint8_t *p, size_t n)
 	conn_flush_later(&cl->c);
 }
 
-static void half_end(struct client_half *h)
+static void half_end(struct client_half *h, const struct http_fields *trailer)
 {
 	struct client *cl = of(h);
 
 	if (cl->chunked)
-		buf_addz(&cl->c.out, H1_LAST_CHUNK);
+		h1_write_last_chunk(&cl->c.out, trailer);
 	conn_flush_later(&cl->c);
 }
 
-static void half_go_on(struct client_half *h)
+static void half_interim(struct client_half *h, const struct http_response *r)
 {
+	if (r != NULL)
+		return; /* 102, 103: a proxy may drop them (RFC 9110 15.2), and many clients of HTTP/1.1 take them for the answer (UA01) */
 	buf_addz(&of(h)->c.out, "HTTP/1.1 100 Continue\r\n\r\n");
 	conn_flush_later(&of(h)->c);
 }
@@ -715,7 +728,7 @@ static void half_done(struct client_half *h, bool reusable)
 		conn_kick(&cl->c); /* a pipelined request may wait */
 }
 
-static const struct client_half_ops half_ops = { half_head, half_data, half_end, half_go_on, half_refuse, half_reset, half_full, half_resume, half_done };
+static const struct client_half_ops half_ops = { half_head, half_data, half_end, half_interim, half_refuse, half_reset, half_full, half_resume, half_done };
 
 /* --- what the exchange asks of its host ---------------------------------------------------------------------------- */
 
@@ -759,6 +772,9 @@ static void host_record(void *arg, struct exchange *x, const struct buf *fields)
 {
 	struct worker *w = arg;
 
+	w->counts.requests++;
+	if (x->decision.verdict != VERDICT_ALLOW)
+		w->counts.refused++;
 	if (x->handle != 0)
 		handle_free(&w->handles, x->handle);
 	x->handle = 0;
@@ -829,9 +845,19 @@ void client_sweep(struct worker *w)
 				fail(cl, REFUSAL_CLIENT_CLOSED, "tls_timeout", false);
 			break;
 		case CL_HTTP:
-			if (cl->x == NULL && !cl->awaits_slot && buf_len(&c->in) > 0 && now - c->active_ms > LIMIT_HEAD_MS)
-				end(cl, false);
-			else if (now - c->active_ms > LIMIT_IDLE_MS && (cl->x == NULL || buf_len(&c->out) > 0 || cl->body_left))
+			if (cl->x != NULL)
+				exchange_tick(cl->x);
+			if (c->closed || cl->state != CL_HTTP)
+				break;
+			if (cl->x != NULL || cl->awaits_slot || buf_len(&c->in) == 0)
+				cl->head_ms = 0;
+			else if (cl->head_ms == 0)
+				cl->head_ms = now;
+			else if (now - cl->head_ms > LIMIT_HEAD_MS)
+				unfinished_head(cl, "head_timeout");
+			if (c->closed || cl->state != CL_HTTP)
+				break;
+			if (now - c->active_ms > LIMIT_IDLE_MS && (cl->x == NULL || buf_len(&c->out) > 0 || cl->body_left))
 				end(cl, false);
 			break;
 		case CL_DNS:

@@ -105,7 +105,7 @@ static void on_event(struct watch *w, uint32_t events)
 	struct conn *c = (struct conn *)((char *)w - offsetof(struct conn, watch));
 
 	if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
-		c->readable = true;
+		c->readable = c->more = true;
 	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 		c->rdhup = true;
 	if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) {
@@ -134,7 +134,7 @@ void conn_init(struct conn *c, struct loop *l, int fd, const struct conn_ops *op
 		c->connected = true;
 		watch_start(l, &c->watch, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, on_event);
 		/* try at once: data is often there already, and a socket just made is writable */
-		c->readable = c->writable = true;
+		c->readable = c->writable = c->more = true;
 	}
 }
 
@@ -147,13 +147,20 @@ void conn_start_tls(struct conn *c, SSL *ssl)
 	BIO_set_init(b, 1);
 	SSL_set_bio(ssl, b, b);
 	c->ssl = ssl;
+	c->more = true;
 	buf_adds(&c->pre, buf_str(&c->in));
 	buf_fini(&c->in);
 }
 
+/*
+ * SSL_has_pending is no measure of what could be read: it is true for half a record too, which only the socket can make
+ * whole. Asking it whether to try again made a loop without end of an upload that stopped within a record.
+ */
 static void tls_fill(struct conn *c)
 {
-	while (buf_len(&c->in) < CONN_IN_MAX) {
+	for (;;) {
+		if (buf_len(&c->in) >= CONN_IN_MAX)
+			return; /* more may be there */
 		uint8_t *p = buf_room(&c->in, CONN_READ_SIZE);
 		size_t n = 0;
 		int r = SSL_read_ex(c->ssl, p, CONN_READ_SIZE, &n), e;
@@ -164,16 +171,17 @@ static void tls_fill(struct conn *c)
 			c->active_ms = loop_now_ms(c->loop);
 			continue;
 		}
+		c->more = false;
 		e = SSL_get_error(c->ssl, r);
 		if (e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE)
-			break;
+			return;
 		c->eof = true;
 		if (e == SSL_ERROR_ZERO_RETURN)
 			c->eof_clean = true;
 		else
 			c->failed = true;
 		ERR_clear_error();
-		break;
+		return;
 	}
 }
 
@@ -182,7 +190,7 @@ void conn_fill(struct conn *c)
 	if (c->closed || c->eof || c->failed || c->paused)
 		return;
 	if (c->ssl != NULL) {
-		if (c->readable || buf_len(&c->pre) > 0 || SSL_has_pending(c->ssl))
+		if (c->more)
 			tls_fill(c);
 		return;
 	}
@@ -204,6 +212,7 @@ void conn_fill(struct conn *c)
 			break;
 		}
 	}
+	c->more = c->readable;
 }
 
 void conn_flush_now(struct conn *c)
@@ -291,10 +300,31 @@ void conn_kick(struct conn *c)
 	loop_defer(c->loop, kick_deferred, c);
 }
 
+static void yield_deferred(void *arg)
+{
+	struct conn *c = arg;
+
+	c->yielded = false;
+	if (!c->closed)
+		c->ops->process(c);
+}
+
+void conn_yield(struct conn *c)
+{
+	if (c->yielded || c->kicked || c->closed)
+		return;
+	c->yielded = true;
+	loop_yield(c->loop, yield_deferred, c);
+}
+
 static void free_deferred(void *arg)
 {
 	struct conn *c = arg;
 
+	if (c->yielded) { /* its call is still to come */
+		loop_yield(c->loop, free_deferred, c);
+		return;
+	}
 	/* a deferred flush or kick of this conn, queued before the close, has run by now: the queue is in order */
 	c->ops->free(c);
 }

@@ -34,11 +34,12 @@ struct conn {
 	struct buf pre;      /* bytes read before TLS began, given to it first */
 	bool connected;      /* registered with the loop */
 	bool readable, writable, rdhup;
+	bool more;           /* input may be had without a new event: the last fill stopped for its own reasons */
 	bool eof;            /* end of input; clean tells whether it was announced (FIN, or close_notify under TLS) */
 	bool eof_clean;
 	bool failed;         /* socket or TLS error: nothing more comes or goes */
 	bool paused;         /* do not read: the other side is full */
-	bool kicked, flushing, closed;
+	bool kicked, yielded, flushing, closed;
 	bool shut_after_flush; /* half-close once out is empty */
 	bool shut_done;
 	uint64_t active_ms;  /* last octet in or out */
@@ -60,6 +61,7 @@ void conn_fill(struct conn *c);
 void conn_flush_later(struct conn *c);
 void conn_flush_now(struct conn *c);
 void conn_kick(struct conn *c);  /* process() at the end of this turn */
+void conn_yield(struct conn *c); /* process() at the end of the next turn: others come first */
 void conn_close(struct conn *c); /* idempotent */
 void conn_abort(struct conn *c); /* as conn_close, with a TCP reset */
 void conn_idle_trim(struct conn *c); /* frees empty queues */

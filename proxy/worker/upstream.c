@@ -37,7 +37,9 @@ struct upstream {
 	/* response being read */
 	bool head_done, in_body, request_done;
 	size_t scan;
+	uint64_t head_ms; /* since when a response head is unfinished, as the sweep saw it; 0: none is */
 	struct h1_body body;
+	struct buf trailer; /* of the response, while the client asked for one */
 	bool resp_keep;
 };
 struct waiting {
@@ -129,6 +131,7 @@ static void give(struct upstream *u, struct exchange *x, bool reused)
 	u->state = UP_BUSY;
 	u->head_done = u->in_body = u->request_done = false;
 	u->scan = 0;
+	u->head_ms = 0;
 	u->half.reused = reused;
 	u->c.paused = false;
 	exchange_upstream_ready(x, &u->half, &u->facts);
@@ -347,7 +350,11 @@ void upstreams_dialer_lost(struct upstreams *us)
 				fail_one(o, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects went down");
 }
 
-static void free_conn(struct conn *c) { free(c); }
+static void free_conn(struct conn *c)
+{
+	buf_fini_secret(&((struct upstream *)c)->trailer);
+	free(c);
+}
 
 static const char *lost_cause(const struct upstream *u)
 {
@@ -374,7 +381,20 @@ static void response_done(struct upstream *u)
 	bool reusable = u->resp_keep && u->request_done && buf_len(&u->c.in) == 0 && !u->c.eof;
 
 	u->in_body = false;
-	exchange_response_end(x, reusable);
+	if (buf_len(&u->trailer) > 0) {
+		struct http_fields *fields = arena_alloc(&x->arena, sizeof(*fields));
+		struct http_fault f;
+
+		exchange_scrub_head(x, buf_data(&u->trailer), buf_len(&u->trailer));
+		if (!h1_parse_trailer(buf_data(&u->trailer), buf_len(&u->trailer), &h1_limits_default, fields, &f)) {
+			lost(u, REFUSAL_UPSTREAM_PROTOCOL, f.reason);
+			return;
+		}
+		exchange_response_end(x, reusable, fields);
+		buf_fini_secret(&u->trailer); /* the fields borrow from it */
+		return;
+	}
+	exchange_response_end(x, reusable, NULL);
 }
 
 /* True: go on; false: wait, or it is over. */
@@ -394,6 +414,7 @@ static bool read_head(struct upstream *u)
 		return false;
 	}
 	u->scan = 0;
+	u->head_ms = 0;
 	head = arena_alloc(&x->arena, (size_t)n);
 	memcpy(head, buf_data(&u->c.in), (size_t)n);
 	buf_drop(&u->c.in, (size_t)n);
@@ -408,6 +429,8 @@ static bool read_head(struct upstream *u)
 		u->in_body = r.framing != HTTP_BODY_NONE;
 		h1_body_init(&u->body, r.framing, r.content_length);
 		u->body.response = true;
+		buf_fini_secret(&u->trailer);
+		u->body.trailer = x->req.te_trailers ? &u->trailer : NULL; /* I14: else dropped */
 	}
 	exchange_response_head(x, &r);
 	if (u->half.x != x)
@@ -492,7 +515,7 @@ static void process(struct conn *c)
 		if (c->paused || c->eof)
 			break;
 		/* edge-triggered: stop only when the socket is drained, or nothing moved */
-		if (!c->readable && !(c->ssl != NULL && SSL_has_pending(c->ssl)))
+		if (!c->more)
 			break;
 		if (c->bytes_in == before && buf_len(&c->in) == had)
 			break;
@@ -544,7 +567,7 @@ static void half_end(struct upstream_half *h)
 
 	u->request_done = true;
 	if (u->req_framing == HTTP_BODY_CHUNKED)
-		buf_addz(&u->c.out, H1_LAST_CHUNK);
+		h1_write_last_chunk(&u->c.out, NULL);
 	conn_flush_later(&u->c);
 }
 
@@ -591,8 +614,12 @@ void upstreams_sweep(struct upstreams *us)
 			conn_close(c);
 		} else if (u->state == UP_HANDSHAKE && now - u->since_ms > LIMIT_HANDSHAKE_MS) {
 			connect_failed(u, REFUSAL_UPSTREAM_TIMEOUT, "the upstream did not finish the TLS handshake in time");
+		} else if (u->state == UP_BUSY && !u->head_done && u->head_ms != 0 && now - u->head_ms > LIMIT_HEAD_MS) {
+			lost(u, REFUSAL_UPSTREAM_TIMEOUT, "the upstream did not finish its response head in time"); /* K15 */
 		} else if (u->state == UP_BUSY && !c->paused && now - c->active_ms > LIMIT_IDLE_MS) {
 			lost(u, REFUSAL_UPSTREAM_TIMEOUT, "the upstream sent nothing for too long");
+		} else if (u->state == UP_BUSY && !u->head_done && u->head_ms == 0 && buf_len(&c->in) > 0) {
+			u->head_ms = now;
 		}
 	}
 }

@@ -15,6 +15,7 @@
 #include "../../common/sys/clock.h"
 #include "../../common/sys/role.h"
 #include "../../common/sys/log.h"
+#include "../exchange/rpc.h"
 #include "../roles.h"
 
 #define SWEEP_MS 1000
@@ -245,6 +246,13 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 
 static void on_sweep(struct timer *t);
 
+static void tell_counts(struct worker *w)
+{
+	w->counts_told = w->counts;
+	if (w->sup != NULL && !ipc_send(w->sup, MSG_COUNTS, w->generation, 0, &w->counts, sizeof(w->counts), NULL, 0))
+		log_error("the supervisor could not be told the counts");
+}
+
 static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 {
 	struct worker *w = ipc_arg(c);
@@ -270,6 +278,9 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 		break;
 	case MSG_PEER:
 		take_peer(w, m);
+		break;
+	case MSG_COUNTS_ASK:
+		tell_counts(w);
 		break;
 	case MSG_SANDBOX_GONE:
 	case MSG_SHUTDOWN:
@@ -299,6 +310,8 @@ static void on_sweep(struct timer *t)
 			timer_start(w->loop, &w->sweep, 2, on_sweep);
 		return;
 	}
+	if (memcmp(&w->counts, &w->counts_told, sizeof(w->counts)) != 0)
+		tell_counts(w);
 	client_sweep(w);
 	upstreams_sweep(w->ups);
 	names_tick(w->names);
@@ -336,6 +349,7 @@ int worker_main(int link_fd)
 	w->names = names_new(w);
 	w->tls = tls_new(w);
 	tls_warm(w->tls);
+	rpc_warm();
 	w->ups = upstreams_new(w);
 	w->sup = ipc_new(w->loop, link_fd, ROLE_WORKER, ROLE_SUPERVISOR, on_supervisor, w);
 	timer_start(w->loop, &w->sweep, SWEEP_MS, on_sweep);

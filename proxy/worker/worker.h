@@ -71,6 +71,7 @@ struct worker {
 	struct tls *tls;
 	struct upstreams *ups;
 	struct timer sweep;
+	struct msg_counts counts, counts_told; /* requests, and connections that were refused without one */
 	char id_prefix[17];
 	uint32_t id_next;
 };

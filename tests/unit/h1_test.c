@@ -1145,6 +1145,45 @@ static void A23_trailer_limits(void **state)
 	assert_int_equal(f.status, 431);
 }
 
+/* A response's trailer section at every split: what may pass, and what frames, routes or sets state and may not. */
+static void I14_response_trailers(void **state)
+{
+	static const char text[] = "5;n=\"v\"\r\nhello\r\n0\r\nX-Sum: 1\r\nContent-Length: 9\r\nset-cookie: a=b\r\nAuthorization: x\r\nGrpc-Status:  0 \r\n\r\nNEXT";
+	const size_t n = sizeof(text) - 1;
+
+	(void)state;
+	for (size_t split = 0; split <= n; split++) {
+		struct buf trailer = { 0 }, out = { 0 };
+		struct http_fields fs;
+		struct h1_body b;
+		size_t used = 0;
+
+		h1_body_init(&b, HTTP_BODY_CHUNKED, 0);
+		b.response = true;
+		b.trailer = &trailer;
+		for (int part = 0; part < 2 && !b.done; part++) {
+			size_t end = part == 0 ? split : n;
+
+			while (used < end && !b.done) {
+				const uint8_t *data;
+				size_t len;
+				long r = h1_body_feed(&b, (const uint8_t *)text + used, end - used, &data, &len, &fault);
+
+				assert_true(r > 0);
+				used += (size_t)r;
+			}
+		}
+		assert_true(b.done);
+		assert_string_equal(text + used, "NEXT");
+		assert_true(h1_parse_trailer(buf_data(&trailer), buf_len(&trailer), &h1_limits_default, &fs, &fault));
+		h1_write_last_chunk(&out, &fs);
+		buf_addc(&out, 0);
+		assert_string_equal((char *)buf_data(&out), "0\r\nX-Sum: 1\r\nGrpc-Status: 0\r\n\r\n");
+		buf_fini(&trailer);
+		buf_fini(&out);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1157,7 +1196,7 @@ int main(void)
 		cmocka_unit_test(parse_stands_alone), cmocka_unit_test(K01_broken_responses), cmocka_unit_test(K12_transfer_codings), cmocka_unit_test(K13_I15_no_content),
 		cmocka_unit_test(K14_versions_and_reuse), cmocka_unit_test(write_request), cmocka_unit_test(write_response), cmocka_unit_test(chunk_line),
 		cmocka_unit_test(A12_A13_length), cmocka_unit_test(chunks_plain), cmocka_unit_test(A16_A17_A18_A19_extensions), cmocka_unit_test(A20_chunk_sizes),
-		cmocka_unit_test(A21_A25_chunk_ends), cmocka_unit_test(A22_A24_trailers), cmocka_unit_test(A23_trailer_limits),
+		cmocka_unit_test(A21_A25_chunk_ends), cmocka_unit_test(A22_A24_trailers), cmocka_unit_test(I14_response_trailers), cmocka_unit_test(A23_trailer_limits),
 	};
 
 	return cmocka_run_group_tests_name("h1", tests, NULL, teardown);

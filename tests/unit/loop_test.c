@@ -302,6 +302,25 @@ static void frees_at_the_end(void **state)
 	l = loop_new();
 }
 
+static void on_yield(void *arg)
+{
+	deferred++;
+	loop_yield(arg, on_yield, arg); /* always more to do */
+}
+
+/* Who always has more to do holds neither the turn nor the next ones: each turn calls it once. */
+static void who_yields_lets_others_on(void **state)
+{
+	(void)state;
+	deferred = 0;
+	loop_yield(l, on_yield, l);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(deferred, i);
+		loop_turn(l, -1); /* and nothing is waited for */
+	}
+	assert_int_equal(deferred, 5);
+}
+
 static void stop_ends_it(void **state)
 {
 	(void)state;
@@ -322,6 +341,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_timer_may_stop_another_due_now, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_timer_for_at_once_does_not_hold_the_turn, setup, teardown),
 		cmocka_unit_test_setup_teardown(frees_at_the_end, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_yields_lets_others_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(stop_ends_it, setup, teardown),
 	};
 

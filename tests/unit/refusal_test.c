@@ -147,7 +147,7 @@ static void J18_hostile_text(void **state)
 		assert_true((unsigned char)body.p[i] >= 0x20 && body.p[i] != 0x7f);
 	field_is("proxy-status", "sallyport; error=http_request_denied; details=\"a\\\"b\\\\c??X: y?[2J\?\?\?\?\?\?\?\?</script>\"");
 	field_is("x", NULL);
-	r.is_git = true;
+	r.shape = REFUSAL_GIT;
 	body = answer(&r);
 	field_is("content-type", "text/plain; charset=utf-8");
 	for (size_t i = 0; i < body.n; i++)
@@ -156,7 +156,7 @@ static void J18_hostile_text(void **state)
 
 static void git_two_lines(void **state)
 {
-	struct refusal r = { .code = REFUSAL_POLICY_DENIED, .reason = STR("no rule of this sandbox's policy allows it"), .hint = STR("fetch is allowed"), .request_id = STR("abc"), .is_git = true };
+	struct refusal r = { .code = REFUSAL_POLICY_DENIED, .reason = STR("no rule of this sandbox's policy allows it"), .hint = STR("fetch is allowed"), .request_id = STR("abc"), .shape = REFUSAL_GIT };
 
 	(void)state;
 	assert_true(str_eq(answer(&r), STR("sallyport: policy_denied: no rule of this sandbox's policy allows it\nrequest abc; fetch is allowed\n")));
