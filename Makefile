@@ -57,7 +57,7 @@ UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 REPLAY := $(addprefix $(B)/replay/,$(FUZZ))
 
-.PHONY: all deps check demo install bench fuzz lint clean tests
+.PHONY: all deps check demo install bench fuzz property lint clean tests
 all: $(addprefix $(BIN)/,$(PROGRAMS)) $(if $(SELFTEST_SRC),$(B)/sallyport-proxy-selftest)
 
 deps:
@@ -110,6 +110,11 @@ demo: all
 
 bench: all
 	BIN=$(abspath $(BIN)) bash tests/bench/run.sh
+
+# The table against the reference evaluator, a million times: make property [PROPERTY_PAIRS=1000000] [PROPERTY_SEED=1]
+PROPERTY_PAIRS ?= 1000000
+property: $(B)/tests/property_test
+	PROPERTY_PAIRS=$(PROPERTY_PAIRS) PROPERTY_SEED=$(PROPERTY_SEED) timeout 1200 $(B)/tests/property_test
 
 # Long fuzzing: make fuzz [FUZZ_SECONDS=600] [FUZZ_TARGET=h1_head_fuzz]
 FUZZ_SECONDS ?= 60

@@ -79,7 +79,10 @@ static bool owned_suffix(struct load *l, const struct yaml_node *n, struct str s
 		ERROR_AT(l, n, "no wildcard can be judged here: this libpsl has no list of public suffixes");
 		return false;
 	}
-	/* a name of one label is a public suffix also when the list does not know it */
+	if (strchr(suffix, '.') == NULL) { /* also one that the list does not know */
+		ERROR_AT(l, n, "`%.*s`: %s is a whole top-level domain: name a domain in it", DIAG_STR(s), suffix);
+		return false;
+	}
 	if (psl_is_public_suffix2(list, suffix, PSL_TYPE_ICANN)) {
 		ERROR_AT(l, n, "`%.*s`: anyone can have a name below %s, a public suffix: name the domain", DIAG_STR(s), suffix);
 		return false;
