@@ -237,10 +237,11 @@ static void warn(struct load *l)
 			diag_warning(l->d, p->secrets[i].at.line, p->secrets[i].at.col, "secret `%.*s` is not injected anywhere", DIAG_STR(p->secrets[i].name));
 	for (unsigned i = 0; i < p->dest_n; i++) {
 		const struct pol_dest *d = &p->dests[i];
-		bool allows = false;
+		/* a wildcard may be there for its denies alone */
+		bool allows = false, broad = memchr(d->host.text, '*', d->host.len) != NULL;
 
 		for (unsigned k = 0; k < d->rule_n; k++)
-			allows = allows || !d->rules[k].deny;
+			allows = allows || !d->rules[k].deny || broad;
 		if (!allows && (last == NULL || last->line != d->at.line || last->col != d->at.col))
 			diag_warning(l->d, d->at.line, d->at.col, "this destination allows nothing");
 		if (!allows)
