@@ -11,7 +11,7 @@ CC_fuzz := clang
 CC := $(if $(CC_$(VARIANT)),$(CC_$(VARIANT)),$(if $(filter default,$(origin CC)),gcc,$(CC)))
 # clang warns of other things than gcc; it builds fuzzers only
 WERROR ?= $(if $(filter fuzz,$(VARIANT)),,-Werror)
-PKGS := openssl libcares libpcre2-8 yaml-0.1 libseccomp jansson libnghttp2
+PKGS := openssl libcares libpcre2-8 yaml-0.1 libseccomp jansson libnghttp2 libidn2 libpsl
 # What is missing is installed first, before anything below asks pkg-config. Building needs less than testing does.
 GOALS := $(or $(MAKECMDGOALS),all)
 ifneq ($(filter check demo bench,$(GOALS)),)
@@ -57,7 +57,7 @@ UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 REPLAY := $(addprefix $(B)/replay/,$(FUZZ))
 
-.PHONY: all deps check demo install bench fuzz lint clean tests
+.PHONY: all deps check demo install bench fuzz property lint clean tests
 all: $(addprefix $(BIN)/,$(PROGRAMS)) $(if $(SELFTEST_SRC),$(B)/sallyport-proxy-selftest)
 
 deps:
@@ -80,7 +80,7 @@ $(eval $(call program,sallyport,$(call src,cli),))
 $(eval $(call program,sallyport-proxy,$(PROXY_SRC),-lcares))
 $(eval $(call program,sallyport-secrets,$(SECRETS_SRC),))
 $(eval $(call program,sallyport-ca,$(CA_SRC),))
-$(eval $(call program,sallyport-policy,policy-compiler/main.c $(POLICY_LIB_SRC),-llmdb))
+$(eval $(call program,sallyport-policy,policy-compiler/main.c $(POLICY_LIB_SRC),-llmdb -lidn2 -lpsl))
 $(eval $(call program,sallyport-sandbox,$(SANDBOX_SRC),))
 
 $(B)/sallyport-proxy-selftest: $(call obj,$(SELFTEST_SRC)) $(B)/libcommon.a
@@ -94,10 +94,10 @@ $(B)/libtest.a: $(call obj,$(TESTLIB_SRC))
 	@$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $^
 $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb -lcmocka
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb -lidn2 -lpsl -lcmocka
 $(B)/replay/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb -lidn2 -lpsl
 .SECONDARY:
 
 tests: $(UNIT) $(REPLAY)
@@ -111,6 +111,11 @@ demo: all
 bench: all
 	BIN=$(abspath $(BIN)) bash tests/bench/run.sh
 
+# The table against the reference evaluator, a million times: make property [PROPERTY_PAIRS=1000000] [PROPERTY_SEED=1]
+PROPERTY_PAIRS ?= 1000000
+property: $(B)/tests/property_test
+	PROPERTY_PAIRS=$(PROPERTY_PAIRS) PROPERTY_SEED=$(PROPERTY_SEED) timeout 1200 $(B)/tests/property_test
+
 # Long fuzzing: make fuzz [FUZZ_SECONDS=600] [FUZZ_TARGET=h1_head_fuzz]
 FUZZ_SECONDS ?= 60
 FUZZ_TARGET ?= $(FUZZ)
@@ -120,7 +125,7 @@ fuzz:
 		build/fuzz/fuzzers/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 build/fuzz/corpus/$$f tests/fuzz/corpus/$${f%_fuzz}; done
 $(B)/fuzzers/%: $(B)/tests/fuzz/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb -lidn2 -lpsl
 
 lint:
 	bash tests/lint/run.sh

@@ -154,7 +154,7 @@ static bool search_dest(void *arg, const struct dest *d)
 {
 	struct search *q = arg;
 
-	q->found = intercepts(d) && str_eq(dest_host(d), q->host);
+	q->found = intercepts(d) && dest_stands_for(d, q->host);
 	return !q->found;
 }
 

@@ -20,6 +20,8 @@ struct story {
 	struct canon_host host;
 	const char *malformed;        /* reason: the gateway would answer 400 */
 	struct decision d;
+	const struct pol_dest **all;  /* the destinations that match, the most specific first */
+	unsigned all_n;
 	const struct pol_dest *dest;  /* that decides, or NULL */
 	const struct pol_dest *other; /* same host, another port or scheme */
 	struct near near[NEAR_MAX];
@@ -60,9 +62,12 @@ static int read_url(struct story *s, const char *url, struct err *err)
 		s->f.query = str_mk(q + 1, path.n - (size_t)(q - path.p) - 1);
 		path.n = (size_t)(q - path.p);
 	}
-	s->dest = ref_dest(s->p, s->f.scheme, s->f.host, s->f.port);
-	if (s->dest != NULL)
+	s->all = arena_alloc(a, (s->p->dest_n + 1ul) * sizeof(const struct pol_dest *));
+	s->all_n = ref_dests(s->p, s->f.scheme, s->f.host, s->f.port, s->all);
+	if (s->all_n > 0) {
+		s->dest = s->all[0];
 		opts = s->dest->paths;
+	}
 	if (path.n == 0)
 		path = STR("/");
 	if (str_eq(path, STR("/*")) && str_eq(s->f.method, STR("OPTIONS"))) { /* there is no other way to write OPTIONS * as a URL */
@@ -115,26 +120,37 @@ static int both(struct story *s, struct err *err)
 
 /* --- why not ------------------------------------------------------------------------------------------------------- */
 
-static void find_near(struct story *s)
+static void near_rules(struct story *s, const struct pol_dest *d)
 {
-	if (s->d.verdict == VERDICT_ALLOW)
-		return;
-	for (unsigned i = 0; s->dest == NULL && i < s->p->dest_n && s->other == NULL; i++)
-		if (strcmp(s->p->dests[i].host.text, s->host.text) == 0)
-			s->other = &s->p->dests[i];
-	for (unsigned i = 0; s->dest != NULL && i < s->dest->rule_n && s->near_n < NEAR_MAX; i++) {
-		const struct pol_rule *r = &s->dest->rules[i];
+	for (unsigned i = 0; i < d->rule_n && s->near_n < NEAR_MAX; i++) {
+		const struct pol_rule *r = &d->rules[i];
 		bool method = ref_method(r, s->f.method), path = ref_path(r, s->f.path);
 		const char *why;
 
 		if (r->deny || (!method && !path))
 			continue;
+		if (d != s->dest) {
+			if (method && path)
+				s->near[s->near_n++] = (struct near){ r, "it would allow this, but its destination is not the one that decides" };
+			continue;
+		}
 		if (method && path)
 			why = s->d.why == DECIDE_DENY_RULE ? "it would allow this, but the deny rule wins" : r->any ? "through ANY a request carries no content" : "a GET or HEAD carries no content";
 		else
 			why = path ? "its methods do not include" : "its path does not match";
 		s->near[s->near_n++] = (struct near){ r, why };
 	}
+}
+
+static void find_near(struct story *s)
+{
+	if (s->d.verdict == VERDICT_ALLOW)
+		return;
+	for (unsigned i = 0; s->dest == NULL && i < s->p->dest_n && s->other == NULL; i++)
+		if (ref_host(str_mk(s->p->dests[i].host.text, s->p->dests[i].host.len), s->f.host))
+			s->other = &s->p->dests[i];
+	for (unsigned i = 0; i < s->all_n; i++)
+		near_rules(s, s->all[i]);
 }
 
 static const char *why_text(const struct story *s)

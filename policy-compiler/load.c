@@ -64,6 +64,14 @@ static void on_explain(void *arg, const struct schema_row *row, const struct sch
 	((struct load *)arg)->p->explain_denials = v->truth;
 }
 
+static void on_limits(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	load_limits(l, v->node, &l->p->limits);
+}
+
 static void on_secrets(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
@@ -88,6 +96,7 @@ static const struct schema_row top_rows[] = {
 	{ "name", SCHEMA_TEXT, false, on_name, NULL, 0, 0 },
 	{ "description", SCHEMA_PROSE, false, on_description, NULL, 0, 0 },
 	{ "explain_denials", SCHEMA_BOOL, false, on_explain, NULL, 0, 0 },
+	{ "limits", SCHEMA_MAP, false, on_limits, NULL, 0, 0 },
 	{ "secrets", SCHEMA_MAP, false, on_secrets, NULL, 0, 0 },
 	{ "destinations", SCHEMA_LIST, false, on_destinations, NULL, 0, 0 },
 	{ "sandbox", SCHEMA_MAP, false, on_sandbox, NULL, 0, 0 },
@@ -95,7 +104,6 @@ static const struct schema_row top_rows[] = {
 	{ "tests", SCHEMA_LATER, false, NULL, "tests in the policy", 0, 0 },
 	{ "mode", SCHEMA_LATER, false, NULL, "observing", 0, 0 },
 	{ "until", SCHEMA_LATER, false, NULL, "observing", 0, 0 },
-	{ "limits", SCHEMA_LATER, false, NULL, "rates and budgets", 0, 0 },
 	{ "vars", SCHEMA_LATER, false, NULL, "variables", 0, 0 },
 	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },
 };
@@ -112,10 +120,16 @@ static int by_key(const void *a, const void *b)
 	if (r == 0)
 		r = strcmp(x->host.text, y->host.text);
 	if (r == 0)
+		r = (int)y->port_written - (int)x->port_written;
+	if (r == 0)
 		r = x->at.line < y->at.line ? -1 : x->at.line > y->at.line ? 1 : x->at.col < y->at.col ? -1 : x->at.col > y->at.col;
 	return r;
 }
 
+/*
+ * The order of what matches a host is total but for equals: of two with the same pattern, scheme and port the one decides
+ * that lists its port; if both do, or neither, nothing tells them apart.
+ */
 static void check_equal_dests(struct load *l)
 {
 	struct policy *p = l->p;
@@ -125,7 +139,11 @@ static void check_equal_dests(struct load *l)
 	for (unsigned i = 1; i < p->dest_n; i++) {
 		const struct pol_dest *x = &p->dests[i - 1], *y = &p->dests[i];
 
-		if (x->scheme == y->scheme && x->port == y->port && strcmp(x->host.text, y->host.text) == 0)
+		if (x->scheme != y->scheme || x->port != y->port || strcmp(x->host.text, y->host.text) != 0)
+			continue;
+		if (x->port_written != y->port_written)
+			diag_warning(l->d, y->at.line, y->at.col, "%s here never decides on port %u: the destination of line %u lists the port; only the deny rules count", y->host.text, y->port, x->at.line);
+		else
 			diag_error(l->d, y->at.line, y->at.col, "%s on port %u (%s) is a destination already, at line %u: put the rules together", y->host.text, y->port,
 				   y->scheme == SCHEME_HTTPS ? "https" : "http", x->at.line);
 	}
@@ -219,10 +237,11 @@ static void warn(struct load *l)
 			diag_warning(l->d, p->secrets[i].at.line, p->secrets[i].at.col, "secret `%.*s` is not injected anywhere", DIAG_STR(p->secrets[i].name));
 	for (unsigned i = 0; i < p->dest_n; i++) {
 		const struct pol_dest *d = &p->dests[i];
-		bool allows = false;
+		/* a wildcard may be there for its denies alone */
+		bool allows = false, broad = memchr(d->host.text, '*', d->host.len) != NULL;
 
 		for (unsigned k = 0; k < d->rule_n; k++)
-			allows = allows || !d->rules[k].deny;
+			allows = allows || !d->rules[k].deny || broad;
 		if (!allows && (last == NULL || last->line != d->at.line || last->col != d->at.col))
 			diag_warning(l->d, d->at.line, d->at.col, "this destination allows nothing");
 		if (!allows)

@@ -19,7 +19,9 @@ struct load {
 static inline struct pol_place place_of(const struct yaml_node *n) { return (struct pol_place){ n->line, n->col }; }
 
 struct str load_source(struct load *l, const struct yaml_node *n); /* FILE:LINE */
+/* A host, or a wildcard (host_pattern.h) in h->text. False: reported. */
 bool load_host(struct load *l, const struct yaml_node *n, struct canon_host *h);
+void load_limits(struct load *l, const struct yaml_node *n, struct dest_limits *to);
 bool load_secret_name_ok(struct str s);
 struct pol_secret *load_find_secret(struct policy *p, struct str name);
 void load_secrets(struct load *l, const struct yaml_node *map);

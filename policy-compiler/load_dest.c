@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A destination: read once, then made into one for each host and port. */
+#include "../common/policy/host_pattern.h"
 #include "load.h"
 
 #define PORTS_MAX 64
@@ -17,36 +18,6 @@ struct dest_ctx {
 };
 
 /* --- host ---------------------------------------------------------------------------------------------------------- */
-
-bool load_host(struct load *l, const struct yaml_node *n, struct canon_host *h)
-{
-	struct str s = n->text;
-	const char *reason;
-	struct ip ip;
-
-	if (memchr(s.p, '*', s.n) != NULL)
-		ERROR_AT(l, n, "wildcards in hosts are not supported by this version of sallyport: name each host");
-	else if (str_find(s, STR("://")) >= 0 || memchr(s.p, '/', s.n) != NULL)
-		ERROR_AT(l, n, "a host is a name alone, without scheme and path: `scheme` stands beside it, paths in the rules");
-	else if (ip_parse(s, &ip) && ip.family == 6)
-		ERROR_AT(l, n, "an IPv6 address is written in brackets and quotes: \"[%.*s]\"", DIAG_STR(s));
-	else if (s.p[0] == '[' ? s.p[s.n - 1] != ']' : memchr(s.p, ':', s.n) != NULL)
-		ERROR_AT(l, n, "a port inside `host`: write `ports: [...]` beside it");
-	else if (memchr(s.p, '@', s.n) != NULL)
-		ERROR_AT(l, n, "a host has no user in it");
-	else if (!canon_host(s, true, h, &reason)) {
-		bool wide = false;
-
-		for (size_t i = 0; i < s.n; i++)
-			wide = wide || (unsigned char)s.p[i] >= 0x80;
-		if (wide)
-			ERROR_AT(l, n, "write an internationalised host as its A-label (xn--...): U-labels are not supported by this version of sallyport");
-		else
-			ERROR_AT(l, n, "`%.*s` is not a host name or address (%s)", DIAG_STR(s), reason);
-	} else
-		return true;
-	return false;
-}
 
 static void on_host(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
@@ -249,6 +220,14 @@ static void on_log_query(void *arg, const struct schema_row *row, const struct s
 	((struct dest_ctx *)arg)->proto.log_query = v->truth;
 }
 
+static void on_limits(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	load_limits(c->l, v->node, &c->proto.limits);
+}
+
 /* In an order in which each finds what it relies on: the scheme before ports and tls, addresses before connect, paths before rules. */
 static const struct schema_row dest_rows[] = {
 	{ "id", SCHEMA_TEXT, false, on_id, NULL, 0, 0 },
@@ -259,13 +238,13 @@ static const struct schema_row dest_rows[] = {
 	{ "connect", SCHEMA_TEXT, false, on_connect, NULL, 0, 0 },
 	{ "tls", SCHEMA_MAP, false, on_tls, NULL, 0, 0 },
 	{ "paths", SCHEMA_MAP, false, on_paths, NULL, 0, 0 },
+	{ "limits", SCHEMA_MAP, false, on_limits, NULL, 0, 0 },
 	{ "log_query", SCHEMA_BOOL, false, on_log_query, NULL, 0, 0 },
 	{ "allow", SCHEMA_ANY, false, on_allow, NULL, 0, 0 },
 	{ "deny", SCHEMA_ANY, false, on_deny, NULL, 0, 0 },
 	{ "inject", SCHEMA_LIST, false, on_inject, NULL, 0, 0 },
 	{ "protocol", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
 	{ "acknowledge", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
-	{ "limits", SCHEMA_LATER, false, NULL, "rates and budgets", 0, 0 },
 	{ "foreign", SCHEMA_LATER, false, NULL, "refusing or passing foreign credentials", 0, 0 },
 	{ "credential_places", SCHEMA_LATER, false, NULL, "further places of credentials", 0, 0 },
 	{ "scrub", SCHEMA_LATER, false, NULL, "choosing how responses are scrubbed", 0, 0 },
@@ -355,7 +334,7 @@ static void add_dest(struct dest_ctx *c, unsigned host, uint16_t port, bool sing
 	l->p->rule_n += d->rule_n;
 }
 
-/* Every secret that is injected here must be allowed to go to every host of the list. */
+/* Every secret that is injected here must be allowed to go to every host of the list, and to all that a wildcard stands for. */
 static void check_secret_hosts(struct dest_ctx *c)
 {
 	for (unsigned i = 0; i < c->proto.inject_n; i++) {
@@ -365,8 +344,10 @@ static void check_secret_hosts(struct dest_ctx *c)
 			bool ok = in->secret->host_n == 0; /* has an error of its own */
 
 			for (unsigned k = 0; k < in->secret->host_n; k++)
-				ok = ok || str_eq(in->secret->hosts[k], str_mk(c->hosts[h].text, c->hosts[h].len));
-			if (!ok)
+				ok = ok || host_text_covers(in->secret->hosts[k], str_mk(c->hosts[h].text, c->hosts[h].len));
+			if (!ok && memchr(c->hosts[h].text, '*', c->hosts[h].len) != NULL)
+				diag_error(c->l->d, in->at.line, in->at.col, "secret `%.*s` may not go to every host of %s: no entry of its `hosts` (line %u) covers that; give the hosts that it may go to a destination of their own", DIAG_STR(in->secret->name), c->hosts[h].text, in->secret->at.line);
+			else if (!ok)
 				diag_error(c->l->d, in->at.line, in->at.col, "secret `%.*s` may not go to %s: its `hosts` (line %u) do not list it", DIAG_STR(in->secret->name), c->hosts[h].text, in->secret->at.line);
 		}
 	}

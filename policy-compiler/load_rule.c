@@ -218,7 +218,7 @@ static const struct schema_row rule_rows[] = {
 	{ "query", SCHEMA_LATER, false, NULL, "query conditions", 0, 0 },
 	{ "headers", SCHEMA_LATER, false, NULL, "header conditions", 0, 0 },
 	{ "body", SCHEMA_LATER, false, NULL, "conditions on content", 0, 0 },
-	{ "limits", SCHEMA_LATER, false, NULL, "rates and budgets", 0, 0 },
+	{ "limits", SCHEMA_LATER, false, NULL, "limits of one rule", 0, 0 },
 	{ "valid", SCHEMA_LATER, false, NULL, "windows of time", 0, 0 },
 	{ "uses", SCHEMA_LATER, false, NULL, "counted grants", 0, 0 },
 	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },

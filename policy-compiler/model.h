@@ -15,7 +15,7 @@ struct pol_place {
 struct pol_secret {
 	struct str name, arg;
 	enum secret_source source;
-	struct str *hosts;
+	struct str *hosts; /* or patterns */
 	unsigned host_n;
 	uint32_t index;
 	bool used;
@@ -39,7 +39,7 @@ struct pol_inject {
 };
 struct pol_dest {
 	enum scheme scheme;
-	struct canon_host host;
+	struct canon_host host; /* text: a host, or the pattern of a wildcard */
 	uint16_t port;
 	bool port_written, id_given;
 	struct str id, source;
@@ -53,6 +53,7 @@ struct pol_dest {
 	unsigned ca_n;
 	bool log_query;
 	struct canon_path_opts paths;
+	struct dest_limits limits; /* its own; those of the policy hold too */
 	struct pol_rule *rules; /* allow and deny, those of allow first */
 	unsigned rule_n;
 	struct pol_inject *injects;
@@ -65,9 +66,10 @@ struct policy {
 	struct arena mem;
 	struct str name, description;
 	bool explain_denials;
+	struct dest_limits limits;
 	struct pol_secret *secrets;
 	unsigned secret_n;
-	struct pol_dest *dests; /* sorted by scheme, port, host */
+	struct pol_dest *dests; /* sorted by scheme, port, host text; one with the port written before one without */
 	unsigned dest_n, dest_cap, rule_n;
 	struct pol_kv *sandbox;
 	unsigned sandbox_n, sandbox_cap;
@@ -86,9 +88,16 @@ int policy_write(const struct policy *p, const char *out, struct err *err);
 /* The table in a memfd of its own. */
 int policy_image(const struct policy *p, int *fd, struct err *err);
 
+/* The smaller of each. */
+struct dest_limits limits_both(const struct dest_limits *a, const struct dest_limits *b);
+
 /* The slow, obvious evaluator: what the table must agree with. */
 void ref_eval(const struct policy *p, const struct facts *f, struct decision *out);
+/* The destination that decides, or NULL. */
 const struct pol_dest *ref_dest(const struct policy *p, enum scheme scheme, struct str host, uint16_t port);
+/* All that match, the most specific first; returns how many. out has room for p->dest_n. */
+unsigned ref_dests(const struct policy *p, enum scheme scheme, struct str host, uint16_t port, const struct pol_dest **out);
+bool ref_host(struct str pattern, struct str host);
 bool ref_method(const struct pol_rule *r, struct str method);
 bool ref_path(const struct pol_rule *r, struct str path);
 #endif

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The second, slow, obvious evaluator. It shares no matching code with the table: patterns are tried recursively, segment
- * by segment, straight from what the language says.
+ * by segment, and every destination is looked at, straight from what the language says.
  */
+#include <stdlib.h>
+
+#include "../common/base/must.h"
 #include "model.h"
 
 /* --- within a segment ---------------------------------------------------------------------------------------------- */
@@ -138,6 +141,88 @@ bool ref_path(const struct pol_rule *r, struct str path)
 	return r->deny ? denied(begin(r->pattern), begin(path)) : allowed(begin(r->pattern), begin(path));
 }
 
+/* --- hosts --------------------------------------------------------------------------------------------------------- */
+
+/* A name without its first label; empty if it has no other. */
+static struct str parent(struct str name)
+{
+	size_t i = 0;
+
+	while (i < name.n && name.p[i] != '.')
+		i++;
+	return i < name.n ? str_mk(name.p + i + 1, name.n - i - 1) : STR_NONE;
+}
+
+static struct str first_label(struct str name)
+{
+	size_t i = 0;
+
+	while (i < name.n && name.p[i] != '.')
+		i++;
+	return str_mk(name.p, i);
+}
+
+bool ref_host(struct str pattern, struct str host)
+{
+	struct str label = first_label(pattern);
+
+	if (memchr(pattern.p, '*', pattern.n) == NULL)
+		return str_eq(pattern, host);
+	if (str_eq(label, STR("**"))) {
+		for (host = parent(host); host.n > 0; host = parent(host))
+			if (str_eq(parent(pattern), host))
+				return true;
+		return false;
+	}
+	return str_eq(parent(pattern), parent(host)) && part(label, first_label(host), false);
+}
+
+/* Exact, "pre*" by longer literal, "*", "**" by longer suffix, a listed port before a default one: the smaller comes first. */
+static long rank(const struct pol_dest *d)
+{
+	struct str text = str_mk(d->host.text, d->host.len), label = first_label(text);
+	long r;
+
+	if (memchr(text.p, '*', text.n) == NULL)
+		r = 0;
+	else if (str_eq(label, STR("**")))
+		r = 2000 - (long)text.n;
+	else
+		r = 1000 - (long)label.n; /* "*" is the shortest literal */
+	return 2 * r + !d->port_written;
+}
+
+unsigned ref_dests(const struct policy *p, enum scheme scheme, struct str host, uint16_t port, const struct pol_dest **out)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		const struct pol_dest *d = &p->dests[i];
+		unsigned at = n;
+
+		if (d->scheme != scheme || d->port != port || !ref_host(str_mk(d->host.text, d->host.len), host))
+			continue;
+		for (; at > 0 && rank(out[at - 1]) > rank(d); at--)
+			out[at] = out[at - 1];
+		out[at] = d;
+		n++;
+	}
+	return n;
+}
+
+const struct pol_dest *ref_dest(const struct policy *p, enum scheme scheme, struct str host, uint16_t port)
+{
+	const struct pol_dest *best = NULL;
+
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		const struct pol_dest *d = &p->dests[i];
+
+		if (d->scheme == scheme && d->port == port && ref_host(str_mk(d->host.text, d->host.len), host) && (best == NULL || rank(d) < rank(best)))
+			best = d;
+	}
+	return best;
+}
+
 /* --- a request ----------------------------------------------------------------------------------------------------- */
 
 bool ref_method(const struct pol_rule *r, struct str m)
@@ -150,34 +235,33 @@ bool ref_method(const struct pol_rule *r, struct str m)
 	return false;
 }
 
-const struct pol_dest *ref_dest(const struct policy *p, enum scheme scheme, struct str host, uint16_t port)
+static const struct pol_rule *denying(const struct pol_dest *d, const struct facts *f)
 {
-	for (unsigned i = 0; i < p->dest_n; i++)
-		if (p->dests[i].scheme == scheme && p->dests[i].port == port && str_eq(str_mk(p->dests[i].host.text, p->dests[i].host.len), host))
-			return &p->dests[i];
+	for (unsigned i = 0; i < d->rule_n; i++)
+		if (d->rules[i].deny && ref_method(&d->rules[i], f->method) && ref_path(&d->rules[i], f->path))
+			return &d->rules[i];
 	return NULL;
 }
 
 void ref_eval(const struct policy *p, const struct facts *f, struct decision *o)
 {
-	const struct pol_dest *d = ref_dest(p, f->scheme, f->host, f->port);
+	const struct pol_dest **all = must_calloc(p->dest_n + 1ul, sizeof(const struct pol_dest *));
+	unsigned n = ref_dests(p, f->scheme, f->host, f->port, all);
 	const struct pol_rule *content = NULL;
 
 	memset(o, 0, sizeof(*o));
-	if (d == NULL)
-		return;
-	o->why = DECIDE_NO_RULE;
-	o->source = d->source;
-	for (unsigned i = 0; i < d->rule_n; i++) {
-		const struct pol_rule *r = &d->rules[i];
+	if (n == 0)
+		goto out;
+	for (unsigned i = 0; i < n; i++) {
+		const struct pol_rule *r = denying(all[i], f);
 
-		if (r->deny && ref_method(r, f->method) && ref_path(r, f->path)) {
+		if (r != NULL) {
 			*o = (struct decision){ .why = DECIDE_DENY_RULE, .rule = r->id, .source = r->source };
-			return;
+			goto out;
 		}
 	}
-	for (unsigned i = 0; i < d->rule_n; i++) {
-		const struct pol_rule *r = &d->rules[i];
+	for (unsigned i = 0; i < all[0]->rule_n; i++) {
+		const struct pol_rule *r = &all[0]->rules[i];
 
 		if (r->deny || !ref_method(r, f->method) || !ref_path(r, f->path))
 			continue;
@@ -187,8 +271,12 @@ void ref_eval(const struct policy *p, const struct facts *f, struct decision *o)
 			continue;
 		}
 		*o = (struct decision){ .verdict = VERDICT_ALLOW, .why = DECIDE_ALLOWED, .rule = r->id, .source = r->source };
-		return;
+		goto out;
 	}
 	if (content != NULL)
 		*o = (struct decision){ .why = DECIDE_CONTENT, .rule = content->id, .source = content->source };
+	else
+		*o = (struct decision){ .why = DECIDE_NO_RULE, .source = all[0]->source };
+out:
+	free(all);
 }

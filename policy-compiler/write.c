@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 #include "../common/base/must.h"
-#include "../common/policy/dest_value.h"
+#include "../common/policy/host_pattern.h"
 #include "../common/policy/image.h"
+#include "../common/policy/table_record.h"
 #include "trie.h"
 
 struct record {
@@ -69,14 +70,17 @@ static void put_ip(struct buf *b, const struct ip *ip)
 	buf_add(b, ip->b, 16);
 }
 
-static void put_rules(struct value *v, const struct pol_dest *d, struct trie *t)
+static void put_rules(struct value *v, const struct pol_dest *d, bool denies_only, struct trie *t)
 {
-	uint32_t further = 0;
+	uint32_t further = (uint32_t)(buf_len(&v->sect[SECT_METHODS]) / METHOD_SIZE);
 
 	for (uint32_t i = 0; i < d->rule_n; i++) {
 		const struct pol_rule *r = &d->rules[i];
+		uint32_t number = (uint32_t)(buf_len(&v->sect[SECT_RULES]) / RULE_SIZE);
 		uint32_t bits = (r->any ? METHOD_ANY : 0) | (r->deny ? METHOD_DENY : 0), n = 0;
 
+		if (denies_only && !r->deny)
+			continue;
 		for (unsigned k = 0; k < r->method_n; k++) {
 			uint32_t bit = table_method_bit(r->methods[k]);
 
@@ -93,7 +97,7 @@ static void put_rules(struct value *v, const struct pol_dest *d, struct trie *t)
 		put_ref(v, &v->sect[SECT_RULES], r->id);
 		put_ref(v, &v->sect[SECT_RULES], r->source);
 		further += n;
-		trie_add(t, r, i);
+		trie_add(t, r, number);
 	}
 }
 
@@ -178,11 +182,23 @@ static void rebase_slots(struct buf *b, uint32_t base)
 	}
 }
 
-static int put_dest(struct buf *out, const struct pol_dest *d, uint32_t index, struct err *err)
+static void put_limits(struct buf *out, const struct dest_limits *l)
+{
+	put_u64(out, l->request_body);
+	put_u64(out, l->response_body);
+	put_u32(out, l->head_ms);
+	put_u32(out, l->idle_ms);
+	put_u32(out, l->total_ms);
+	put_u32(out, 0);
+}
+
+/* shadowed: of the same key, without a port of its own; its deny rules count behind those of d. Or NULL. */
+static int put_dest(struct buf *out, const struct policy *p, const struct pol_dest *d, const struct pol_dest *shadowed, uint32_t index, struct err *err)
 {
 	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, 1 };
 	struct value v = { 0 };
 	struct buf names = { 0 };
+	struct dest_limits limits = limits_both(&p->limits, &d->limits);
 	struct trie t;
 	uint64_t at = DEST_FIXED, base = DEST_FIXED;
 	int ret = -1;
@@ -192,7 +208,9 @@ static int put_dest(struct buf *out, const struct pol_dest *d, uint32_t index, s
 	put_ref(&v, &names, d->id);
 	put_ref(&v, &names, d->source);
 	put_lists(&v, d);
-	put_rules(&v, d, &t);
+	put_rules(&v, d, false, &t);
+	if (shadowed != NULL)
+		put_rules(&v, shadowed, true, &t);
 	put_trie(&v, &t);
 	for (unsigned i = 0; i < SECT_TEXTS; i++)
 		base += buf_len(&v.sect[i]);
@@ -216,6 +234,7 @@ static int put_dest(struct buf *out, const struct pol_dest *d, uint32_t index, s
 	put_u8(out, 0);
 	put_u16(out, 0);
 	buf_adds(out, buf_str(&names));
+	put_limits(out, &limits);
 	for (unsigned i = 0; i < SECTIONS; i++) {
 		put_u32(out, (uint32_t)at);
 		put_u32(out, (uint32_t)(buf_len(&v.sect[i]) / sizes[i]));
@@ -237,22 +256,80 @@ out:
 struct keyed {
 	uint8_t key[TABLE_KEY_MAX];
 	size_t n;
-	const struct pol_dest *d;
+	const struct pol_dest *d, *shadowed;
 };
 
 static int by_key(const void *a, const void *b)
 {
 	const struct keyed *x = a, *y = b;
 
-	return key_cmp(str_mk(x->key, x->n), str_mk(y->key, y->n));
+	int r = key_cmp(str_mk(x->key, x->n), str_mk(y->key, y->n));
+
+	return r ? r : (int)y->d->port_written - (int)x->d->port_written;
 }
 
-static void put_header(struct buf *b, const struct policy *p, const struct keyed *k)
+/* In key order, one of each key. Returns how many. */
+static unsigned order_dests(const struct policy *p, struct keyed *k)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		k[i].d = &p->dests[i];
+		k[i].shadowed = NULL;
+		k[i].n = table_key(k[i].key, (uint8_t)k[i].d->scheme, k[i].d->port, str_mk(k[i].d->host.text, k[i].d->host.len));
+	}
+	qsort(k, p->dest_n, sizeof(*k), by_key);
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		if (n > 0 && key_cmp(str_mk(k[i].key, k[i].n), str_mk(k[n - 1].key, k[n - 1].n)) == 0)
+			k[n - 1].shadowed = k[i].d;
+		else
+			k[n++] = k[i];
+	}
+	return n;
+}
+
+static bool has_denies(const struct pol_dest *d)
+{
+	for (unsigned i = 0; d != NULL && i < d->rule_n; i++)
+		if (d->rules[i].deny)
+			return true;
+	return false;
+}
+
+static void put_wild(struct buf *b, const struct keyed *k, unsigned dest_n)
+{
+	struct wild wild[WILD_DEPTHS + 1] = { 0 };
+	uint8_t n = 0;
+
+	for (unsigned i = 0; i < dest_n; i++) {
+		struct host_pattern p;
+		struct wild *w;
+
+		MUST(host_pattern_read(str_mk(k[i].d->host.text, k[i].d->host.len), &p));
+		if (p.kind == HOST_EXACT)
+			continue;
+		w = &wild[host_labels(p.suffix)];
+		n += w->flags == 0 && w->single == 0;
+		w->flags |= (uint8_t)((p.kind == HOST_DOUBLE_STAR ? WILD_DOUBLE : 0) | (has_denies(k[i].d) || has_denies(k[i].shadowed) ? WILD_DENY : 0));
+		if (p.kind != HOST_DOUBLE_STAR)
+			w->single |= (uint64_t)1 << p.prefix.n;
+	}
+	put_u8(b, n);
+	for (unsigned depth = 1; depth <= WILD_DEPTHS; depth++) {
+		if (wild[depth].flags == 0 && wild[depth].single == 0)
+			continue;
+		put_u8(b, (uint8_t)depth);
+		put_u8(b, wild[depth].flags);
+		put_u64(b, wild[depth].single);
+	}
+}
+
+static void put_header(struct buf *b, const struct policy *p, const struct keyed *k, unsigned dest_n)
 {
 	struct buf ports = { 0 };
 	uint32_t n = 0;
 
-	for (unsigned i = 0; i < p->dest_n; i++) {
+	for (unsigned i = 0; i < dest_n; i++) {
 		if (i > 0 && k[i].d->scheme == k[i - 1].d->scheme && k[i].d->port == k[i - 1].d->port)
 			continue;
 		put_u8(&ports, (uint8_t)k[i].d->scheme);
@@ -266,9 +343,9 @@ static void put_header(struct buf *b, const struct policy *p, const struct keyed
 	put_u8(b, p->explain_denials ? TABLE_FLAG_EXPLAIN : 0);
 	put_str(b, STR(SP_VERSION));
 	put_str(b, p->name);
-	put_u32(b, p->dest_n);
+	put_u32(b, dest_n);
 	put_u32(b, p->secret_n);
-	put_u8(b, 0);
+	put_wild(b, k, dest_n);
 	put_u32(b, n);
 	buf_adds(b, buf_str(&ports));
 	buf_fini(&ports);
@@ -295,16 +372,12 @@ static int make_records(const struct policy *p, struct records *rs, struct err *
 	struct keyed *k = must_calloc(p->dest_n + 1ul, sizeof(*k));
 	struct record *r;
 	EVP_MD_CTX *md = EVP_MD_CTX_new();
+	unsigned dest_n = order_dests(p, k);
 	int ret = 0;
 
-	for (unsigned i = 0; i < p->dest_n; i++) {
-		k[i].d = &p->dests[i];
-		k[i].n = table_key(k[i].key, (uint8_t)k[i].d->scheme, k[i].d->port, str_mk(k[i].d->host.text, k[i].d->host.len));
-	}
-	qsort(k, p->dest_n, sizeof(*k), by_key);
 	r = add(rs);
 	put_u8(&r->key, KEY_HEADER);
-	put_header(&r->value, p, k);
+	put_header(&r->value, p, k, dest_n);
 	for (unsigned i = 0; i < p->secret_n; i++)
 		put_secret(add(rs), &p->secrets[i], i);
 	r = add(rs);
@@ -314,10 +387,10 @@ static int make_records(const struct policy *p, struct records *rs, struct err *
 		put_str(&r->value, p->sandbox[i].key);
 		put_str(&r->value, p->sandbox[i].value);
 	}
-	for (unsigned i = 0; i < p->dest_n && ret == 0; i++) {
+	for (unsigned i = 0; i < dest_n && ret == 0; i++) {
 		r = add(rs);
 		buf_add(&r->key, k[i].key, k[i].n);
-		ret = put_dest(&r->value, k[i].d, i, err);
+		ret = put_dest(&r->value, p, k[i].d, k[i].shadowed, i, err);
 	}
 	MUST(md != NULL && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1);
 	for (size_t i = 0; i < rs->n; i++)

@@ -6,7 +6,7 @@
 # by its exit status, whether something is missing; with --list the packages are printed.
 set -eu
 core="build-essential pkg-config libssl-dev libnghttp2-dev libc-ares-dev libpcre2-dev libyaml-dev liblmdb-dev libseccomp-dev libcmocka-dev
- libjansson-dev nginx-light fcgiwrap git curl python3 openssl ca-certificates iproute2 procps util-linux passwd"
+ libjansson-dev libidn2-dev libpsl-dev nginx-light fcgiwrap git curl python3 openssl ca-certificates iproute2 procps util-linux passwd"
 bench="haproxy squid-openssl"
 lint="cppcheck mandoc"
 fuzz() { # the sanitizers' run-time is a package of its own, named by the version that `clang` stands for

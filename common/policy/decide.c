@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One destination's rules over one request. The deny trie is walked first and ends everything; then the allow trie. Of
- * several rules that match, the first of the file is the one that is named.
+ * One destination's rules over one request. Its deny trie is walked first and ends everything, then those of the broader
+ * destinations that match too; then its allow trie, and no other's. Of several rules of a destination that match, the first
+ * of the file is the one that is named.
  */
 #include "decide.h"
 
@@ -74,24 +75,62 @@ static bool on_deny(void *arg, uint32_t number)
 	return true;
 }
 
-static void decide_value(const struct dest_value *d, const struct facts *f, struct decision *o)
+/* The destination that decides, and where to find those that can only deny. */
+struct deciding {
+	const struct table *t;
+	const struct dest *dest;
+	const struct dest_value *d;
+};
+
+/* True when that is the end of it: a deny rule matches, or the value is damaged (then o->why is left as it was). */
+static bool denied(const struct dest_value *d, const struct facts *f, struct decision *o)
 {
+	struct search s = { .d = d, .f = f, .bit = table_method_bit(f->method), .best = NO_RULE };
+	struct rule_value r = { 0 };
+
+	if (!dest_value_match(d, ROOT_DENY, f->path, on_deny, &s) || s.damaged)
+		return true;
+	if (s.best == NO_RULE)
+		return false;
+	if (!dest_value_rule(d, s.best, &r))
+		return true;
+	o->why = DECIDE_DENY_RULE;
+	o->rule = r.id;
+	o->source = r.source;
+	return true;
+}
+
+struct broad {
+	const struct facts *f;
+	struct decision *o;
+	bool end;
+};
+
+static bool on_broader(void *arg, const struct dest *d)
+{
+	struct broad *b = arg;
+	struct dest_value v;
+
+	b->end = !dest_value_load(str_mk(d->value, d->value_len), &v) || denied(&v, b->f, b->o);
+	return !b->end;
+}
+
+static void decide_value(const struct deciding *by, const struct facts *f, struct decision *o)
+{
+	const struct dest_value *d = by->d;
 	struct search s = { .d = d, .f = f, .bit = table_method_bit(f->method), .best = NO_RULE, .best_content = NO_RULE };
+	struct broad b = { f, o, false };
 	struct rule_value r = { 0 };
 
 	o->verdict = VERDICT_DENY;
 	o->why = DECIDE_DAMAGED;
-	if (!dest_value_match(d, ROOT_DENY, f->path, on_deny, &s) || s.damaged)
+	if (denied(d, f, o) || table_broader_each(by->t, by->dest, f->scheme, f->host, f->port, on_broader, &b) < 0 || b.end)
 		return;
-	if (s.best != NO_RULE) {
-		o->why = DECIDE_DENY_RULE;
-	} else {
-		if (!dest_value_match(d, ROOT_ALLOW, f->path, on_allow, &s) || s.damaged)
-			return;
-		o->why = s.best != NO_RULE ? DECIDE_ALLOWED : s.best_content != NO_RULE ? DECIDE_CONTENT : DECIDE_NO_RULE;
-		if (s.best == NO_RULE)
-			s.best = s.best_content;
-	}
+	if (!dest_value_match(d, ROOT_ALLOW, f->path, on_allow, &s) || s.damaged)
+		return;
+	o->why = s.best != NO_RULE ? DECIDE_ALLOWED : s.best_content != NO_RULE ? DECIDE_CONTENT : DECIDE_NO_RULE;
+	if (s.best == NO_RULE)
+		s.best = s.best_content;
 	if (o->why == DECIDE_NO_RULE) {
 		o->source = dest_value_ref(d, d->p + DEST_SOURCE);
 		return;
@@ -135,7 +174,7 @@ static bool collect(void *arg, uint32_t number)
 	return true;
 }
 
-static void try_method(const struct dest_value *d, const struct facts *f, struct str method, struct decision *o)
+static void try_method(const struct deciding *by, const struct facts *f, struct str method, struct decision *o)
 {
 	struct facts g = *f;
 	struct decision again = { 0 };
@@ -144,30 +183,30 @@ static void try_method(const struct dest_value *d, const struct facts *f, struct
 	g.has_content = false;
 	if (o->allowed_n == DECIDE_METHODS_MAX || str_eq(method, f->method))
 		return;
-	decide_value(d, &g, &again);
+	decide_value(by, &g, &again);
 	if (again.verdict == VERDICT_ALLOW)
 		o->allowed[o->allowed_n++] = method;
 }
 
 /* Methods that a rule names on this path and that no deny takes away. */
-static void other_methods(const struct dest_value *d, const struct facts *f, struct decision *o)
+static void other_methods(const struct deciding *by, const struct facts *f, struct decision *o)
 {
-	struct others s = { .d = d };
+	struct others s = { .d = by->d };
 
-	if (!dest_value_match(d, ROOT_ALLOW, f->path, collect, &s))
+	if (!dest_value_match(by->d, ROOT_ALLOW, f->path, collect, &s))
 		return;
 	for (unsigned bit = 0; table_method_name(bit) != NULL; bit++)
 		if (s.bits & 1u << bit)
-			try_method(d, f, str_of(table_method_name(bit)), o);
+			try_method(by, f, str_of(table_method_name(bit)), o);
 	for (unsigned i = 0; i < s.further_n; i++)
-		try_method(d, f, s.further[i], o);
+		try_method(by, f, s.further[i], o);
 }
 
 void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *o)
 {
 	struct dest_value v;
+	struct deciding by = { t, d, &v };
 
-	(void)t; /* every pattern is an exact host in this format: no other destination can add a deny */
 	memset(o, 0, sizeof(*o));
 	if (d == NULL) {
 		o->why = DECIDE_NO_DESTINATION;
@@ -177,7 +216,7 @@ void decide(const struct table *t, const struct dest *d, const struct facts *f, 
 		o->why = DECIDE_DAMAGED;
 		return;
 	}
-	decide_value(&v, f, o);
+	decide_value(&by, f, o);
 	if (o->verdict != VERDICT_ALLOW && o->why != DECIDE_DAMAGED)
-		other_methods(&v, f, o);
+		other_methods(&by, f, o);
 }

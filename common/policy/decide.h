@@ -15,6 +15,6 @@ struct decision {
 	struct str allowed[DECIDE_METHODS_MAX]; /* on a denial: methods that would pass on this path (borrowed) */
 	unsigned allowed_n;
 };
-/* d: as table_find gave it, or NULL when it found none. Broad denies of other matching destinations are found through t. */
+/* d: as table_find gave it for the scheme, host and port of f, or NULL when it found none. Denies of other matching destinations are found through t. */
 void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *out);
 #endif

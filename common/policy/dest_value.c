@@ -5,6 +5,7 @@
 
 #include "../base/must.h"
 #include "glob.h"
+#include "host_pattern.h"
 
 static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, 1 };
 static const char *const methods[] = TABLE_METHODS;
@@ -68,6 +69,23 @@ void dest_value_ip(const uint8_t *at, struct ip *out)
 {
 	out->family = at[0];
 	memcpy(out->b, at + 1, 16);
+}
+
+void dest_value_limits(const struct dest_value *d, struct dest_limits *out)
+{
+	const uint8_t *p = d->p + DEST_LIMITS;
+
+	*out = (struct dest_limits){ le64(p), le64(p + 8), le32(p + 16), le32(p + 20), le32(p + 24) };
+}
+
+bool dest_value_denies(const struct dest_value *d)
+{
+	struct rule_value r;
+
+	for (uint32_t i = d->sect[SECT_RULES].n; i-- > 0;)
+		if (dest_value_rule(d, i, &r) && (r.methods & METHOD_DENY) != 0)
+			return true;
+	return false;
 }
 
 uint32_t table_method_bit(struct str m)
@@ -329,6 +347,20 @@ static bool ip_ok(const uint8_t *p, bool none_too)
 	return p[0] == 6 || (none_too && p[0] == 0 && memcmp(p + 1, nothing, 16) == 0);
 }
 
+static bool limits_ok(const struct dest_value *d)
+{
+	struct dest_limits l;
+
+	dest_value_limits(d, &l);
+	for (unsigned i = 0; i < 3; i++) {
+		uint32_t ms = le32(d->p + DEST_LIMITS + 16 + 4 * i);
+
+		if (ms != 0 && (ms < LIMIT_MS_MIN || ms > LIMIT_MS_MAX))
+			return false;
+	}
+	return l.request_body <= LIMIT_BYTES_MAX && l.response_body <= LIMIT_BYTES_MAX && le32(d->p + DEST_LIMITS + 28) == 0;
+}
+
 static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 {
 	const uint8_t *p;
@@ -478,6 +510,7 @@ static bool tries_ok(const struct dest_value *d)
 
 const char *dest_value_check(struct str v, uint32_t secrets)
 {
+	struct host_pattern host;
 	struct dest_value d;
 	uint32_t at = DEST_FIXED;
 
@@ -496,6 +529,10 @@ const char *dest_value_check(struct str v, uint32_t secrets)
 		return "a destination's connect";
 	if (!ref_ok(&d, d.p + DEST_HOST, 1, CANON_HOST_MAX) || !ref_ok(&d, d.p + DEST_ID, 1, UINT16_MAX) || !ref_ok(&d, d.p + DEST_SOURCE, 1, UINT16_MAX))
 		return "a destination's names";
+	if (!host_pattern_read(dest_value_ref(&d, d.p + DEST_HOST), &host))
+		return "a destination's host";
+	if (!limits_ok(&d))
+		return "a destination's limits";
 	if (!lists_ok(&d, secrets))
 		return "a destination's addresses, certificates or injections";
 	if (!rules_ok(&d))

@@ -35,6 +35,9 @@ const uint8_t *dest_value_at(const struct dest_value *d, enum dest_section s, si
 bool dest_value_rule(const struct dest_value *d, uint32_t i, struct rule_value *out);
 bool dest_value_rule_method(const struct dest_value *d, const struct rule_value *r, uint32_t i, struct str *out);
 void dest_value_ip(const uint8_t *at, struct ip *out);
+void dest_value_limits(const struct dest_value *d, struct dest_limits *out);
+
+bool dest_value_denies(const struct dest_value *d); /* whether it has deny rules */
 
 /* Bit of a method, 0 if it has none. */
 uint32_t table_method_bit(struct str method);

@@ -6,11 +6,13 @@
  * database, written in one transaction, every octet that carries nothing zero. Records in key order:
  *
  *   "\0"                     header: "SPTABLE\0", u32 format, 32 octets digest, u8 flags, str compiler, str name,
- *                            u32 destinations, u32 secrets, u8 n x u8 label depth that has wildcards (n is 0 so far),
- *                            u32 n x { u8 scheme, u16 port } in order, each once: what destinations there are for
- *   "\1" u32be index         secret: u8 source, str name, str argument, u32 n x str host
+ *                            u32 destinations, u32 secrets, u8 n x wildcards at one label depth, by depth: { u8 labels
+ *                            behind the wildcard, u8 flags, u64 bit i: there are "pre*" with a literal of i characters,
+ *                            bit 0: "*" }, u32 n x { u8 scheme, u16 port } in order, each once: what destinations there
+ *                            are for
+ *   "\1" u32be index         secret: u8 source, str name, str argument, u32 n x str host (a pattern: host_pattern.h)
  *   "\2"                     sandbox section: u32 n x { str key, str value } ("filesystem.write" ".", ...)
- *   "\3" u8 scheme u16be port reversed-labels    destination: see below
+ *   "\3" u8 scheme u16be port reversed-labels    destination: see below. Of a wildcard its own label is the last: "test.a.*"
  *
  * Integers are little-endian unless marked be; str is u16 length and octets. The digest is SHA-256 over all records in
  * order, each as u32 key length, key, u32 value length, value, with the digest itself taken as zero.
@@ -24,10 +26,13 @@
 #include "../base/buf.h"
 
 #define TABLE_MAGIC "SPTABLE\0"
-#define TABLE_FORMAT 2u
+#define TABLE_FORMAT 3u
 #define TABLE_DEST_MAX 1000000u
 #define TABLE_SECRET_MAX 10000u
 enum { TABLE_FLAG_EXPLAIN = 1 };
+/* Of a label depth: some "**" is there; some wildcard there has deny rules. */
+enum { WILD_DOUBLE = 1, WILD_DENY = 2, WILD_FLAGS_ALL = 3 };
+#define WILD_DEPTHS 126 /* labels that can stand behind a wildcard: 253 octets hold 127 labels */
 enum { KEY_HEADER = 0, KEY_SECRET = 1, KEY_SANDBOX = 2, KEY_DEST = 3 };
 
 enum { DEST_FLAG_LOG_QUERY = 1, DEST_FLAG_ENCODED_SLASH = 2, DEST_FLAG_EMPTY_SEGMENTS = 4, DEST_FLAG_RAW = 8, DEST_FLAGS_ALL = 15 };
@@ -39,10 +44,11 @@ enum {
 	DEST_TLS_MIN = 5,      /* u8: 0, 12, 13 */
 	DEST_CONNECT_PORT = 6, /* u16 */
 	DEST_CONNECT_IP = 8,   /* u8 family, 16 octets, 3 zero */
-	DEST_HOST = 28,        /* ref */
+	DEST_HOST = 28,        /* ref: a host, or a pattern */
 	DEST_ID = 36,          /* ref */
 	DEST_SOURCE = 44,      /* ref */
-	DEST_SECTIONS = 52,    /* SECTIONS x section */
+	DEST_LIMITS = 52,      /* u64 request_body, u64 response_body, u32 head_ms, u32 idle_ms, u32 total_ms, u32 zero; 0: no limit of its own */
+	DEST_SECTIONS = 84,    /* SECTIONS x section */
 	DEST_FIXED = DEST_SECTIONS + 8 * SECTIONS,
 	/* elements */
 	ADDRESS_SIZE = 20,     /* u8 family, 16 octets, u8 bits, 2 zero */
@@ -58,6 +64,11 @@ enum {
 enum { NODE_SLOTS = 0, NODE_SLOT_N = 4, NODE_PARTS = 8, NODE_PART_N = 12, NODE_ACCEPTS = 16, NODE_ACCEPT_N = 20, NODE_STAR = 24, NODE_DOUBLE_STAR = 28 };
 enum { ROOT_ALLOW = 0, ROOT_DENY = 1, ROOTS = 2 };
 
+/* Bounds of what a policy can say, and of what a table can hold. */
+#define LIMIT_BYTES_MAX ((uint64_t)1 << 42)
+#define LIMIT_MS_MIN 100u
+#define LIMIT_MS_MAX 604800000u /* 7 days */
+
 /* Methods that have a bit of their own; METHOD_ANY is "every one", METHOD_DENY tells in which trie the rule is. */
 #define TABLE_METHODS { "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "WEBSOCKET" }
 enum { METHOD_GET = 1 << 0, METHOD_HEAD = 1 << 1, METHOD_WEBSOCKET = 1 << 9, METHOD_BITS = (1 << 10) - 1, METHOD_DENY = 1 << 30 };
@@ -70,6 +81,11 @@ static inline void put_u32(struct buf *b, uint32_t v)
 	uint8_t p[4] = { (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24) };
 
 	buf_add(b, p, 4);
+}
+static inline void put_u64(struct buf *b, uint64_t v)
+{
+	put_u32(b, (uint32_t)v);
+	put_u32(b, (uint32_t)(v >> 32));
 }
 static inline void put_str(struct buf *b, struct str s)
 {
@@ -105,6 +121,7 @@ static inline const uint8_t *cur_take(struct cursor *c, size_t k)
 static inline uint8_t get_u8(struct cursor *c) { const uint8_t *p = cur_take(c, 1); return p ? *p : 0; }
 static inline uint16_t get_u16(struct cursor *c) { const uint8_t *p = cur_take(c, 2); return p ? le16(p) : 0; }
 static inline uint32_t get_u32(struct cursor *c) { const uint8_t *p = cur_take(c, 4); return p ? le32(p) : 0; }
+static inline uint64_t get_u64(struct cursor *c) { const uint8_t *p = cur_take(c, 8); return p ? le64(p) : 0; }
 static inline struct str get_str(struct cursor *c)
 {
 	size_t n = get_u16(c);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "../base/must.h"
+#include "host_pattern.h"
 #include "image.h"
 #include "sandbox_spec.h"
 #include "table_record.h"
@@ -35,6 +36,25 @@ struct table {
 
 /* --- records ------------------------------------------------------------------------------------------------------- */
 
+/* By depth, each once, none that says nothing. */
+static bool load_wild(struct cursor *c, struct header *h)
+{
+	h->wild_n = get_u8(c);
+	if (h->wild_n > WILD_DEPTHS)
+		return false;
+	for (unsigned i = 0, last = 0; i < h->wild_n; i++) {
+		struct wild *w = &h->wild[i];
+
+		w->depth = get_u8(c);
+		w->flags = get_u8(c);
+		w->single = get_u64(c);
+		if (w->depth <= last || w->depth > WILD_DEPTHS || (w->flags & ~WILD_FLAGS_ALL) != 0 || (w->single == 0 && (w->flags & WILD_DOUBLE) == 0))
+			return false;
+		last = w->depth;
+	}
+	return !c->bad;
+}
+
 bool table_load_header(struct str v, struct header *h)
 {
 	struct cursor c = cursor_on(v), p;
@@ -49,7 +69,7 @@ bool table_load_header(struct str v, struct header *h)
 	h->name = get_str(&c);
 	h->dests = get_u32(&c);
 	h->secrets = get_u32(&c);
-	if (get_u8(&c) != 0) /* wildcards: of a later format */
+	if (!load_wild(&c, h))
 		return false;
 	h->ports = p = c;
 	for (uint32_t n = get_u32(&p), last = 0, now; n > 0 && !p.bad; n--, last = now) {
@@ -181,6 +201,7 @@ size_t table_key(uint8_t out[TABLE_KEY_MAX], uint8_t scheme, uint16_t port, stru
 static int load_dest(const struct table *t, struct str value, struct dest *out)
 {
 	struct dest_value v;
+	struct str host;
 	uint8_t flags;
 
 	memset(out, 0, sizeof(*out));
@@ -197,6 +218,9 @@ static int load_dest(const struct table *t, struct str value, struct dest *out)
 	out->paths.encoded_slash_keep = (flags & DEST_FLAG_ENCODED_SLASH) != 0;
 	out->paths.empty_segments_keep = (flags & DEST_FLAG_EMPTY_SEGMENTS) != 0;
 	out->paths.raw = (flags & DEST_FLAG_RAW) != 0;
+	host = dest_value_ref(&v, v.p + DEST_HOST);
+	out->wildcard = host.n > 0 && memchr(host.p, '*', host.n) != NULL;
+	dest_value_limits(&v, &out->limits);
 	dest_value_ip(v.p + DEST_CONNECT_IP, &out->connect_ip);
 	out->connect_port = le16(v.p + DEST_CONNECT_PORT);
 	out->tls_min = v.p[DEST_TLS_MIN];
@@ -205,16 +229,125 @@ static int load_dest(const struct table *t, struct str value, struct dest *out)
 	return 1;
 }
 
-int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out)
+/*
+ * What may stand for a host is tried in the order in which it decides. The key of a wildcard is the host's own key up to
+ * its depth, and then its first label: "test.a." "*" for x.a.test. Only what the header says that there is gets a look-up.
+ */
+struct search {
+	const struct table *t;
+	uint8_t key[TABLE_KEY_MAX]; /* of the host */
+	size_t n;
+	unsigned labels;
+	uint8_t end[WILD_DEPTHS + 2]; /* end[i], from the host's start in the key: of the first i labels, without a dot behind */
+};
+
+static bool search_init(struct search *s, const struct table *t, enum scheme scheme, struct str host, uint16_t port)
+{
+	if (host.n == 0 || host.n > CANON_HOST_MAX || memchr(host.p, '*', host.n) != NULL || !table_port_known(t, port))
+		return false;
+	s->t = t;
+	s->n = table_key(s->key, (uint8_t)scheme, port, host);
+	s->labels = 0;
+	for (size_t i = 4; i < s->n && s->labels < WILD_DEPTHS; i++)
+		if (s->key[i] == '.')
+			s->end[++s->labels] = (uint8_t)(i - 4);
+	s->end[++s->labels] = (uint8_t)(s->n - 4);
+	return true;
+}
+
+/* The first `n` octets of the host's key, and what else; as image_find. */
+static int search_at(const struct search *s, size_t n, const char *more, struct str *value)
 {
 	uint8_t key[TABLE_KEY_MAX];
-	struct str value;
-	int r;
+	size_t k = strlen(more);
 
-	if (host.n == 0 || host.n > CANON_HOST_MAX || !table_port_known(t, port))
+	memcpy(key, s->key, n);
+	memcpy(key + n, more, k);
+	return image_find(&s->t->image, str_mk(key, n + k), value);
+}
+
+/*
+ * Calls fn with each value, the deciding one first, until fn returns false. denies: only wildcards of depths that have deny
+ * rules. 0, or -1 damaged.
+ */
+static int search_each(const struct search *s, bool denies, bool (*fn)(void *arg, struct str value), void *arg)
+{
+	const struct header *h = &s->t->h;
+	struct str value;
+	int r = denies ? 0 : image_find(&s->t->image, str_mk(s->key, s->n), &value);
+
+	if (r < 0 || (r == 1 && !fn(arg, value)))
+		return r < 0 ? -1 : 0;
+	for (unsigned i = 0; i < h->wild_n && h->wild[i].depth < s->labels; i++) {
+		const struct wild *w = &h->wild[i];
+		size_t before = 4 + s->end[w->depth] + 1ul, label = s->n - before;
+
+		if (w->depth + 1u != s->labels || (denies && (w->flags & WILD_DENY) == 0))
+			continue;
+		for (size_t k = label < 63 ? label + 1 : 64; k-- > 0;) {
+			if ((w->single & (uint64_t)1 << k) == 0)
+				continue;
+			r = search_at(s, before + k, "*", &value);
+			if (r < 0 || (r == 1 && !fn(arg, value)))
+				return r < 0 ? -1 : 0;
+		}
+	}
+	for (unsigned i = h->wild_n; i-- > 0;) {
+		const struct wild *w = &h->wild[i];
+
+		if (w->depth >= s->labels || (w->flags & WILD_DOUBLE) == 0 || (denies && (w->flags & WILD_DENY) == 0))
+			continue;
+		r = search_at(s, 4 + s->end[w->depth] + 1ul, "**", &value);
+		if (r < 0 || (r == 1 && !fn(arg, value)))
+			return r < 0 ? -1 : 0;
+	}
+	return 0;
+}
+
+static bool take_first(void *arg, struct str value)
+{
+	*(struct str *)arg = value;
+	return false;
+}
+
+int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out)
+{
+	struct search s;
+	struct str value = STR_NONE;
+
+	if (!search_init(&s, t, scheme, host, port))
 		return 0;
-	r = image_find(&t->image, str_mk(key, table_key(key, (uint8_t)scheme, port, host)), &value);
-	return r == 1 ? load_dest(t, value, out) : r;
+	if (search_each(&s, false, take_first, &value) < 0)
+		return -1;
+	return value.p != NULL ? load_dest(t, value, out) : 0;
+}
+
+struct broader {
+	const struct dest *than;
+	bool (*fn)(void *arg, const struct dest *d);
+	void *arg;
+	bool damaged;
+};
+
+static bool on_broader(void *arg, struct str value)
+{
+	struct broader *b = arg;
+	struct dest d;
+
+	if (octets(value) == b->than->value)
+		return true;
+	b->damaged = load_dest(b->than->table, value, &d) != 1;
+	return !b->damaged && b->fn(b->arg, &d);
+}
+
+int table_broader_each(const struct table *t, const struct dest *d, enum scheme scheme, struct str host, uint16_t port, bool (*fn)(void *arg, const struct dest *broader), void *arg)
+{
+	struct broader b = { d, fn, arg, false };
+	struct search s;
+
+	if (t->h.wild_n == 0 || !search_init(&s, t, scheme, host, port))
+		return 0;
+	return search_each(&s, true, on_broader, &b) < 0 || b.damaged ? -1 : 0;
 }
 
 bool table_host_known(const struct table *t, struct str host)
@@ -279,6 +412,8 @@ struct str dest_host(const struct dest *d)
 
 	return value_of(d, &v) ? dest_value_ref(&v, v.p + DEST_HOST) : STR_NONE;
 }
+
+bool dest_stands_for(const struct dest *d, struct str host) { return d->wildcard ? host_text_covers(dest_host(d), host) : str_eq(dest_host(d), host); }
 
 bool dest_addresses_listed(const struct dest *d)
 {
@@ -402,7 +537,7 @@ bool table_secret_host_ok(const struct table *t, uint32_t i, struct str host)
 	if (!find_secret(t, i, &s, &c))
 		return false;
 	for (uint32_t n = get_u32(&c); n > 0; n--)
-		if (str_eq(get_str(&c), host))
+		if (host_text_covers(get_str(&c), host))
 			return true;
 	return false;
 }

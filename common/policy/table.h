@@ -25,6 +25,15 @@ struct str table_name(const struct table *t);   /* policy name */
 const uint8_t *table_digest(const struct table *t);
 bool table_explain_denials(const struct table *t); /* default true */
 
+/* `limits`: what a destination bounds for itself. 0: the gateway's own limit, if it has one. */
+struct dest_limits {
+	uint64_t request_body;  /* octets of a request's content */
+	uint64_t response_body; /* octets of a response's content, as it comes from upstream */
+	uint32_t head_ms;       /* from the end of the request to the end of the response's head */
+	uint32_t idle_ms;       /* within an exchange, without an octet either way */
+	uint32_t total_ms;      /* from the request's head to the end of the response */
+};
+
 /* One destination: what a request to it needs. Loaded by value; strings borrow from the table. */
 struct dest {
 	const struct table *table;
@@ -33,7 +42,7 @@ struct dest {
 	struct str id;        /* HOST[:PORT] or the id given */
 	struct str source;    /* FILE:LINE */
 	uint32_t index;       /* stable number of the destination in this table: pool and cache keys */
-	bool wildcard;
+	bool wildcard;        /* dest_host is a pattern: the host of a request is another text */
 	bool tunnel;          /* protocol tcp or passthrough: bytes pass unread */
 	bool log_query;
 	/* connect: ADDRESS:PORT; family 0 = resolve the name */
@@ -43,10 +52,19 @@ struct dest {
 	bool has_ca;          /* dest_ca_each gives the DER certificates */
 	bool has_inject;
 	struct canon_path_opts paths;
+	struct dest_limits limits;
 };
-/* 1 found (the one deciding destination: hosts are exact, so there is one at most), 0 none, -1 damaged. host is canonical. */
+/*
+ * 1 found: of the destinations that have this scheme and port and whose host is or stands for `host`, the most specific one,
+ * which decides (exact, "pre*" by longer literal, "*", "**" by longer suffix). 0 none, -1 damaged. host is canonical.
+ */
 int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out);
-/* Whether any destination has this host, on whatever port and scheme: what DNS inside needs. */
+/*
+ * The other destinations that match too, the most specific first, as far as they may have deny rules: those count as well.
+ * fn returns false to end it. 0, or -1 damaged.
+ */
+int table_broader_each(const struct table *t, const struct dest *d, enum scheme scheme, struct str host, uint16_t port, bool (*fn)(void *arg, const struct dest *broader), void *arg);
+/* Whether any destination has this host or stands for it, on whatever port and scheme: what DNS inside needs. */
 bool table_host_known(const struct table *t, struct str host);
 /* Whether any destination at all has this port: else a transparent connection is reset at accept. */
 bool table_port_known(const struct table *t, uint16_t port);
@@ -55,7 +73,8 @@ bool table_port_known(const struct table *t, uint16_t port);
 bool dest_address_ok(const struct dest *d, const struct ip *a, const char **why);
 /* Whether `addresses` is written there: then it is the only range. */
 bool dest_addresses_listed(const struct dest *d);
-struct str dest_host(const struct dest *d); /* its canonical host */
+struct str dest_host(const struct dest *d); /* its canonical host, or the pattern (host_pattern.h) of a wildcard */
+bool dest_stands_for(const struct dest *d, struct str host); /* whether that is, or covers, this host */
 /* DER certificates that replace the public roots here. Returns false when i is past the last. */
 bool dest_ca(const struct dest *d, unsigned i, struct str *der);
 
@@ -69,7 +88,8 @@ struct secret_decl {
 };
 unsigned table_secret_count(const struct table *t);
 bool table_secret(const struct table *t, unsigned i, struct secret_decl *out);
-bool table_secret_host_ok(const struct table *t, uint32_t secret_index, struct str host); /* secrets.*.hosts */
+/* secrets.*.hosts cover this host, or, of a wildcard destination, all that its pattern (dest_host) stands for. */
+bool table_secret_host_ok(const struct table *t, uint32_t secret_index, struct str host);
 
 enum inject_kind { INJECT_NONE = 0, INJECT_BEARER, INJECT_BASIC, INJECT_HEADER };
 struct inject {

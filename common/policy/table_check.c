@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "../base/must.h"
+#include "host_pattern.h"
 #include "image.h"
 #include "sandbox_spec.h"
 #include "table_record.h"
@@ -17,6 +18,7 @@ struct check {
 	bool have_header, have_sandbox;
 	uint32_t dests, secrets;
 	struct str *secret_values;
+	struct wild wild[WILD_DEPTHS + 1]; /* by depth: what the keys say */
 	struct cursor ports;
 	uint32_t ports_left, port_entry; /* the scheme and port whose destinations come now */
 };
@@ -57,6 +59,7 @@ static const char *check_header(struct check *k, struct str key, struct str valu
 static const char *check_secret(struct check *k, struct str key, struct str value)
 {
 	const uint8_t *b = octets(key);
+	struct host_pattern pattern;
 	struct secret_decl s;
 	struct cursor hosts;
 
@@ -64,11 +67,14 @@ static const char *check_secret(struct check *k, struct str key, struct str valu
 		return "a secret's number";
 	if (k->secrets >= k->h.secrets || !table_load_secret(value, &s, &hosts))
 		return "a secret";
+	for (uint32_t n = get_u32(&hosts); n > 0; n--)
+		if (!host_pattern_read(get_str(&hosts), &pattern))
+			return "a secret's hosts";
 	k->secret_values[k->secrets++] = value;
 	return NULL;
 }
 
-/* Bound: the secret is of that name, and may go to that host. */
+/* Bound: the secret is of that name, and may go to that host, or to every host that the pattern stands for. */
 static bool inject_bound(const struct check *k, const struct dest_value *d, const uint8_t *inject)
 {
 	struct secret_decl s;
@@ -78,9 +84,35 @@ static bool inject_bound(const struct check *k, const struct dest_value *d, cons
 	if (!table_load_secret(k->secret_values[le32(inject + 4)], &s, &hosts) || !str_eq(s.name, dest_value_ref(d, inject + 8)))
 		return false;
 	for (uint32_t n = get_u32(&hosts); n > 0; n--)
-		if (str_eq(get_str(&hosts), host))
+		if (host_text_covers(get_str(&hosts), host))
 			return true;
 	return false;
+}
+
+static void note_wildcard(struct check *k, const struct dest_value *d, const struct host_pattern *p)
+{
+	struct wild *w = &k->wild[host_labels(p->suffix)]; /* at most WILD_DEPTHS: a wildcard's label and its dot are there too */
+
+	w->flags |= (uint8_t)((p->kind == HOST_DOUBLE_STAR ? WILD_DOUBLE : 0) | (dest_value_denies(d) ? WILD_DENY : 0));
+	if (p->kind != HOST_DOUBLE_STAR)
+		w->single |= (uint64_t)1 << p->prefix.n;
+}
+
+/* The header says of wildcards what the keys say. */
+static bool wildcards_agree(const struct check *k)
+{
+	unsigned n = 0;
+
+	for (unsigned depth = 1; depth <= WILD_DEPTHS; depth++) {
+		const struct wild *w = &k->wild[depth], *h = &k->h.wild[n];
+
+		if (w->flags == 0 && w->single == 0)
+			continue;
+		if (n == k->h.wild_n || h->depth != depth || h->flags != w->flags || h->single != w->single)
+			return false;
+		n++;
+	}
+	return n == k->h.wild_n;
 }
 
 static const char *check_dest(struct check *k, struct str key, struct str value)
@@ -90,6 +122,7 @@ static const char *check_dest(struct check *k, struct str key, struct str value)
 	uint16_t port = (uint16_t)(b[2] << 8 | b[3]);
 	uint32_t entry = (uint32_t)b[1] << 16 | port;
 	const char *what = dest_value_check(value, k->secrets);
+	struct host_pattern pattern;
 	struct dest_value d;
 	struct str host;
 
@@ -100,6 +133,10 @@ static const char *check_dest(struct check *k, struct str key, struct str value)
 	host = dest_value_ref(&d, d.p + DEST_HOST);
 	if (!str_eq(str_mk(want, table_key(want, b[1], port, host)), key))
 		return "a destination's key";
+	if (!host_pattern_read(host, &pattern))
+		return "a destination's host";
+	if (pattern.kind != HOST_EXACT)
+		note_wildcard(k, &d, &pattern);
 	if (b[1] == SCHEME_HTTP && (d.sect[SECT_INJECTS].n > 0 || d.sect[SECT_CAS].n > 0))
 		return "secrets or certificates on scheme http";
 	for (uint32_t i = 0; (inject = dest_value_at(&d, SECT_INJECTS, INJECT_SIZE, i)) != NULL; i++)
@@ -156,6 +193,10 @@ int table_check(const uint8_t *p, size_t n, uint8_t digest[TABLE_DIGEST_LEN], st
 	MUST(EVP_DigestFinal_ex(k.md, digest, NULL) == 1);
 	if (!k.have_header || !k.have_sandbox || k.ports_left != 0 || k.dests != k.h.dests || k.secrets != k.h.secrets) {
 		err_set(err, 1, "the table is damaged: its counts differ");
+		goto out;
+	}
+	if (!wildcards_agree(&k)) {
+		err_set(err, 1, "the table is damaged: its list of wildcards");
 		goto out;
 	}
 	if (memcmp(digest, k.h.digest, TABLE_DIGEST_LEN) != 0) {

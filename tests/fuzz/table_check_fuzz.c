@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
 static bool touch(void *arg, const struct dest *d)
 {
-	struct facts f = { .method = STR("GET"), .path = STR("/a/b;c/") };
+	struct facts f = { .scheme = SCHEME_HTTPS, .host = STR("prefix.api.test"), .port = 443, .method = STR("GET"), .path = STR("/a/b;c/") };
 	struct decision o;
 	struct inject in;
 	struct str der;
@@ -43,7 +43,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		abort();
 	if (table_open(&t, fd, &err) == 0) {
 		table_find(t, SCHEME_HTTPS, STR("api.test"), 443, &d);
+		table_find(t, SCHEME_HTTPS, STR("prefix.api.test"), 443, &d);
+		table_find(t, SCHEME_HTTPS, STR("a.b.prefix.api.test"), 443, &d);
 		table_host_known(t, STR("api.test"));
+		table_host_known(t, STR("x.api.test"));
+		table_secret_host_ok(t, 0, STR("x.api.test"));
 		table_dest_each(t, touch, &left);
 		table_secret(t, 0, &s);
 		if (!sandbox_spec_load(t, &spec) && good)

@@ -21,6 +21,7 @@ static bool on_rule(void *arg, uint32_t number)
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	static const char *const paths[] = { "/", "*", "/a", "/A/b;x", "/v1/a//b/", "/a/b/c/d/e/f/g" };
+	struct dest_limits limits;
 	struct dest_value d;
 	bool good = dest_value_check(str_mk(p, n), 3) == NULL;
 
@@ -29,6 +30,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 			abort();
 		return 0;
 	}
+	dest_value_limits(&d, &limits);
+	if (good && (limits.head_ms > LIMIT_MS_MAX || limits.idle_ms > LIMIT_MS_MAX || limits.total_ms > LIMIT_MS_MAX))
+		abort();
+	dest_value_denies(&d);
 	for (unsigned i = 0; i < sizeof(paths) / sizeof(paths[0]) * 2; i++)
 		if (!dest_value_match(&d, i % 2, str_of(paths[i / 2]), on_rule, &d) && good)
 			abort();

@@ -233,6 +233,229 @@ static void hard_patterns(void **state)
 	buf_fini(&text);
 }
 
+/* --- wildcards ----------------------------------------------------------------------------------------------------- */
+
+/* Id of the destination that decides, by the table and by the reference evaluator; "" if there is none. */
+static const char *decides(const struct policy *p, const struct table *t, const char *host, uint16_t port)
+{
+	static char out[300];
+	const struct pol_dest *ref = ref_dest(p, SCHEME_HTTPS, str_of(host), port);
+	struct dest d;
+	int found = table_find(t, SCHEME_HTTPS, str_of(host), port, &d);
+
+	assert_true(found >= 0);
+	assert_int_equal(found == 1, ref != NULL);
+	if (found == 1 && !str_eq(d.id, ref->id))
+		fail_msg("%s: table says %.*s, reference %.*s", host, (int)d.id.n, d.id.p, (int)ref->id.n, ref->id.p);
+	if (found == 1)
+		assert_true(dest_stands_for(&d, str_of(host)));
+	snprintf(out, sizeof(out), "%.*s", found == 1 ? (int)d.id.n : 0, found == 1 ? d.id.p : "");
+	return out;
+}
+
+static bool stands_for(const char *pattern, const char *host)
+{
+	struct policy p;
+	struct table *t;
+	char text[512];
+	bool yes;
+
+	snprintf(text, sizeof(text), "version: 1\ndestinations:\n  - host: \"%s\"\n    allow: [ GET / ]\n", pattern);
+	util_parse(&p, text);
+	t = util_table(&p);
+	yes = decides(&p, t, host, 443)[0] != 0;
+	assert_int_equal(table_host_known(t, str_of(host)), yes);
+	table_free(t);
+	policy_free(&p);
+	return yes;
+}
+
+/* UP01, E10 */
+static void hosts_of_wildcards(void **state)
+{
+	static const struct { const char *pattern, *host; bool yes; } cases[] = {
+		{ "*.acme.test", "a.acme.test", true }, { "*.acme.test", "acme.test", false }, { "*.acme.test", "b.a.acme.test", false }, { "*.acme.test", "xacme.test", false },
+		{ "*.acme.test", "acme.test.evil.test", false }, { "*.acme.test", "a.acme.test.evil.test", false }, { "*.acme.test", "test", false }, { "*.acme.test", "a.acme", false },
+		{ "**.acme.test", "a.acme.test", true }, { "**.acme.test", "c.b.a.acme.test", true }, { "**.acme.test", "acme.test", false }, { "**.acme.test", "xacme.test", false },
+		{ "**.acme.test", "a.xacme.test", false }, { "**.acme.test", "acme.test.evil.test", false },
+		{ "pre*.acme.test", "prefix.acme.test", true }, { "pre*.acme.test", "pre.acme.test", true }, { "pre*.acme.test", "pr.acme.test", false }, { "pre*.acme.test", "xpre.acme.test", false },
+		{ "pre*.acme.test", "pre.x.acme.test", false }, { "pre*.acme.test", "acme.test", false }, { "a-*.acme.test", "a-b.acme.test", true }, { "_*.acme.test", "_x.acme.test", true },
+		{ "*.ACME.test.", "a.acme.test", true }, { "*.b\xc3\xbc" "cher.test", "a.xn--bcher-kva.test", true }, { "B\xc3\xbc" "cher.test", "xn--bcher-kva.test", true },
+		{ "*.acme.test", "", false },
+		{ "*.acme.test", "192.0.2.1", false }, { "**.acme.test", "2001:db8::1", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (stands_for(cases[i].pattern, cases[i].host) != cases[i].yes)
+			fail_msg("%s, %s", cases[i].pattern, cases[i].host);
+}
+
+static void the_most_specific_decides(void **state)
+{
+	static const char text[] = "version: 1\ndestinations:\n"
+				   "  - { host: \"**.acme.test\", allow: [ GET /all ] }\n"
+				   "  - { host: \"**.b.acme.test\", allow: [ GET /below-b ] }\n"
+				   "  - { host: \"*.b.acme.test\", allow: [ GET /one ] }\n"
+				   "  - { host: \"api*.b.acme.test\", allow: [ GET /api ] }\n"
+				   "  - { host: \"api-eu*.b.acme.test\", allow: [ GET /api-eu ] }\n"
+				   "  - { host: api-eu-1.b.acme.test, allow: [ GET /exact ] }\n"
+				   "  - { host: \"*.other.acme.test\", ports: [8443], allow: [ GET /other ] }\n";
+	static const char *const want[][2] = {
+		{ "api-eu-1.b.acme.test", "api-eu-1.b.acme.test" }, { "api-eu-2.b.acme.test", "api-eu*.b.acme.test" }, { "api-eu.b.acme.test", "api-eu*.b.acme.test" },
+		{ "api-us.b.acme.test", "api*.b.acme.test" }, { "web.b.acme.test", "*.b.acme.test" }, { "x.web.b.acme.test", "**.b.acme.test" }, { "b.acme.test", "**.acme.test" },
+		{ "x.c.acme.test", "**.acme.test" }, { "a.other.acme.test", "**.acme.test" }, { "acme.test", "" },
+	};
+	struct facts f = { .scheme = SCHEME_HTTPS, .host = STR("api-us.b.acme.test"), .port = 443, .method = STR("GET"), .path = STR("/one") };
+	struct decision d;
+	struct policy p;
+	struct table *t;
+	struct dest dest;
+
+	(void)state;
+	util_parse(&p, text);
+	t = util_table(&p);
+	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+		assert_string_equal(decides(&p, t, want[i][0], 443), want[i][1]);
+	assert_string_equal(decides(&p, t, "a.other.acme.test", 8443), "*.other.acme.test:8443");
+	assert_string_equal(decides(&p, t, "x.c.acme.test", 8443), "");
+	/* what a broader one allows does not count */
+	assert_int_equal(table_find(t, f.scheme, f.host, f.port, &dest), 1);
+	assert_true(dest.wildcard && str_eq(dest_host(&dest), STR("api*.b.acme.test")));
+	decide(t, &dest, &f, &d);
+	assert_int_equal(d.why, DECIDE_NO_RULE);
+	f.path = STR("/api");
+	decide(t, &dest, &f, &d);
+	assert_int_equal(d.why, DECIDE_ALLOWED);
+	table_free(t);
+	policy_free(&p);
+}
+
+static enum decide_why asked_of(const struct policy *p, const struct table *t, const char *host, const char *method, const char *path, struct decision *d)
+{
+	struct facts f = { .scheme = SCHEME_HTTPS, .host = str_of(host), .port = 443, .method = str_of(method), .path = str_of(path) };
+	struct decision ref;
+	struct dest dest;
+	int found = table_find(t, f.scheme, f.host, f.port, &dest);
+
+	decide(t, found == 1 ? &dest : NULL, &f, d);
+	ref_eval(p, &f, &ref);
+	assert_int_equal(d->why, ref.why);
+	assert_true(str_eq(d->rule, ref.rule) && str_eq(d->source, ref.source));
+	return d->why;
+}
+
+static void denies_accumulate(void **state)
+{
+	static const char text[] = "version: 1\ndestinations:\n"
+				   "  - host: \"**.acme.test\"\n    deny: [ { method: ANY, path: /admin/**, id: broad }, DELETE /** ]\n"
+				   "  - host: \"**.b.acme.test\"\n    allow: [ \"ANY /**\" ]\n"
+				   "  - host: \"*.b.acme.test\"\n    allow: [ \"GET /**\", \"POST /**\", \"DELETE /**\" ]\n    deny: [ { method: POST, path: /no, id: star } ]\n"
+				   "  - host: \"x*.b.acme.test\"\n    allow: [ \"GET /**\", \"DELETE /**\" ]\n"
+				   "  - host: xy.b.acme.test\n    allow: [ \"GET /**\", \"POST /**\", \"DELETE /**\" ]\n    deny: [ { method: GET, path: /admin/own, id: own } ]\n"
+				   "  - host: free.test\n    allow: [ \"ANY /**\" ]\n"
+				   "  - host: \"**.acme.test\"\n    ports: [8443]\n    deny: [ \"ANY /**\" ]\n"
+				   "  - host: \"**.acme.test\"\n    scheme: http\n    deny: [ \"ANY /**\" ]\n";
+	struct decision d;
+	struct policy p;
+	struct table *t;
+
+	(void)state;
+	util_parse(&p, text);
+	t = util_table(&p);
+	assert_int_equal(asked_of(&p, t, "xy.b.acme.test", "GET", "/x", &d), DECIDE_ALLOWED);
+	assert_int_equal(asked_of(&p, t, "xy.b.acme.test", "GET", "/ADMIN", &d), DECIDE_DENY_RULE);
+	assert_true(str_eq(d.rule, STR("broad")) && str_eq(d.source, STR("test.yaml:4")));
+	/* the nearest one is named */
+	assert_int_equal(asked_of(&p, t, "xy.b.acme.test", "GET", "/admin/own", &d), DECIDE_DENY_RULE);
+	assert_true(str_eq(d.rule, STR("own")));
+	assert_int_equal(asked_of(&p, t, "xy.b.acme.test", "POST", "/no", &d), DECIDE_DENY_RULE);
+	assert_true(str_eq(d.rule, STR("star")));
+	/* what is offered instead is looked at in the same way */
+	assert_int_equal(asked_of(&p, t, "xy.b.acme.test", "PUT", "/no", &d), DECIDE_NO_RULE);
+	assert_int_equal(d.allowed_n, 2);
+	assert_true(str_eq(d.allowed[0], STR("GET")) && str_eq(d.allowed[1], STR("HEAD")));
+	assert_int_equal(asked_of(&p, t, "xz.b.acme.test", "GET", "/no", &d), DECIDE_ALLOWED);
+	assert_int_equal(asked_of(&p, t, "q.w.b.acme.test", "PUT", "/x", &d), DECIDE_ALLOWED);
+	assert_int_equal(asked_of(&p, t, "q.w.b.acme.test", "DELETE", "/x", &d), DECIDE_DENY_RULE);
+	assert_int_equal(asked_of(&p, t, "q.acme.test", "GET", "/", &d), DECIDE_NO_RULE);
+	assert_int_equal(asked_of(&p, t, "acme.test", "GET", "/admin/x", &d), DECIDE_NO_DESTINATION);
+	assert_int_equal(asked_of(&p, t, "free.test", "DELETE", "/admin/x", &d), DECIDE_ALLOWED);
+	table_free(t);
+	policy_free(&p);
+}
+
+static void a_listed_port_decides(void **state)
+{
+	static const char text[] = "version: 1\ndestinations:\n"
+				   "  - host: \"*.acme.test\"\n    allow: [ \"GET /**\" ]\n    deny: [ { method: GET, path: /no, id: unlisted } ]\n"
+				   "  - host: \"*.acme.test\"\n    ports: [443, 8443]\n    allow: [ \"POST /**\", \"GET /no\" ]\n    deny: [ { method: LOCK, path: /x, id: listed } ]\n";
+	struct decision d;
+	struct policy p;
+	struct table *t;
+
+	(void)state;
+	util_parse(&p, text);
+	t = util_table(&p);
+	assert_string_equal(decides(&p, t, "a.acme.test", 443), "*.acme.test:443");
+	assert_int_equal(asked_of(&p, t, "a.acme.test", "GET", "/", &d), DECIDE_NO_RULE);
+	assert_int_equal(asked_of(&p, t, "a.acme.test", "POST", "/", &d), DECIDE_ALLOWED);
+	assert_int_equal(asked_of(&p, t, "a.acme.test", "GET", "/no", &d), DECIDE_DENY_RULE);
+	assert_true(str_eq(d.rule, STR("unlisted")));
+	assert_int_equal(asked_of(&p, t, "a.acme.test", "LOCK", "/x", &d), DECIDE_DENY_RULE);
+	table_free(t);
+	policy_free(&p);
+}
+
+/* Labels and literals at their bounds, and each of them found among the others. */
+static void many_wildcards(void **state)
+{
+	struct buf text = { 0 }, host = { 0 };
+	struct policy p;
+	struct table *t;
+	struct dest d;
+
+	(void)state;
+	buf_addz(&text, "version: 1\ndestinations:\n");
+	for (unsigned depth = 2; depth <= 125; depth++) {
+		buf_addz(&text, "  - host: \"**.");
+		for (unsigned i = 2; i < depth; i++)
+			buf_addz(&text, "a.");
+		buf_addz(&text, "a.b\"\n    allow: [ GET / ]\n");
+	}
+	for (unsigned n = 1; n <= 63; n++)
+		buf_addf(&text, "  - host: \"%.*s*.p.acme.test\"\n    allow: [ GET / ]\n", (int)n, "ppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppp");
+	buf_addc(&text, 0);
+	util_parse(&p, (const char *)buf_data(&text));
+	t = util_table(&p);
+	for (unsigned depth = 3; depth <= 127; depth++) {
+		unsigned dots = 0;
+
+		buf_clear(&host);
+		for (unsigned i = 1; i < depth; i++)
+			buf_addz(&host, "a.");
+		buf_addz(&host, "b");
+		assert_int_equal(table_find(t, SCHEME_HTTPS, buf_str(&host), 443, &d), 1);
+		for (size_t i = 0; i < dest_host(&d).n; i++)
+			dots += dest_host(&d).p[i] == '.';
+		assert_int_equal(dots, depth - 1 < 125 ? depth - 1 : 125);
+	}
+	for (unsigned n = 1; n <= 63; n++) {
+		buf_clear(&host);
+		buf_addf(&host, "%.*s.p.acme.test", (int)n, "ppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppppp");
+		assert_int_equal(table_find(t, SCHEME_HTTPS, buf_str(&host), 443, &d), 1);
+		assert_int_equal(dest_host(&d).n, n + strlen("*.p.acme.test"));
+	}
+	assert_int_equal(table_find(t, SCHEME_HTTPS, STR("q.p.acme.test"), 443, &d), 0);
+	/* the text of a pattern is no host */
+	assert_int_equal(table_find(t, SCHEME_HTTPS, STR("p*.p.acme.test"), 443, &d), 0);
+	assert_int_equal(table_find(t, SCHEME_HTTPS, STR("**.a.b"), 443, &d), 0);
+	table_free(t);
+	policy_free(&p);
+	buf_fini(&text);
+	buf_fini(&host);
+}
+
 /* --- table and reference ------------------------------------------------------------------------------------------- */
 
 static const char *const bits[] = { "a", "b", "A", "ab", "*", "**", "a*", "*b", "a*b", "a;x", ";x", "a;*", "", "%2Ab", "c" };
@@ -325,6 +548,11 @@ static void table_is_reference(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(hosts_of_wildcards),
+		cmocka_unit_test(the_most_specific_decides),
+		cmocka_unit_test(denies_accumulate),
+		cmocka_unit_test(a_listed_port_decides),
+		cmocka_unit_test(many_wildcards),
 		cmocka_unit_test(allow_paths),
 		cmocka_unit_test(deny_doubt),
 		cmocka_unit_test(methods),

@@ -122,6 +122,46 @@ static void warnings(void **state)
 	policy_free(&p);
 }
 
+static void wildcard_warnings(void **state)
+{
+	static const char text[] = "version: 1\ndestinations:\n  - { host: \"*.github.io\", allow: [ GET /x ] }\n  - { host: \"**.a.test\", deny: [ GET /x ] }\n  - { host: \"*.b.test\" }\n"
+				   "  - { host: c.test, allow: [ GET /x ] }\n  - { host: c.test, ports: [443], allow: [ GET /y ] }\n";
+	static const char want[] = "w.yaml:3:13: warning: `*.github.io`: the customers of github.io have names there, each of its own\n"
+				   "w.yaml:5:5: warning: this destination allows nothing\n"
+				   "w.yaml:6:5: warning: c.test here never decides on port 443: the destination of line 7 lists the port; only the deny rules count\n";
+	struct diag d = { .file = "w.yaml" };
+	struct policy p;
+
+	(void)state;
+	assert_int_equal(policy_parse(&p, text, sizeof(text) - 1, NULL, &d), 0);
+	if (!str_eq(buf_str(&d.out), str_of(want)))
+		fail_msg("%.*s", (int)buf_len(&d.out), (const char *)buf_data(&d.out));
+	diag_fini(&d);
+	policy_free(&p);
+}
+
+/* Same input, same octets, also when it is written in another order. */
+static void order_does_not_matter(void **state)
+{
+	static const char one[] = "version: 1\ndestinations: [ { host: \"**.a.test\", allow: [ GET /x ] }, { host: [\"*.a.test\", \"pre*.b.a.test\"], deny: [ GET /x ] }, { host: a.test, allow: [ GET / ] } ]\n";
+	static const char two[] = "version: 1\ndestinations: [ { host: a.test, allow: [ GET / ] }, { host: [\"pre*.B.a.test\", \"*.a.test.\"], deny: [ GET /x ] }, { host: \"**.a.test\", allow: [ GET /x ] } ]\n";
+	struct policy p;
+	uint8_t *a, *b;
+	size_t n, m;
+
+	(void)state;
+	util_parse(&p, one);
+	a = util_image(&p, &n);
+	policy_free(&p);
+	util_parse(&p, two);
+	b = util_image(&p, &m);
+	policy_free(&p);
+	assert_int_equal(n, m);
+	assert_memory_equal(a, b, n);
+	free(a);
+	free(b);
+}
+
 static void many_errors(void **state)
 {
 	struct buf text = { 0 };
@@ -406,6 +446,21 @@ static void explanations(void **state)
 	assert_int_equal(explains(&p, "GET", "ftp://a.test/", true, out), 2);
 	assert_int_equal(explains(&p, "G T", "https://a.test/", true, out), 2);
 	policy_free(&p);
+	/* broader destinations: their denies count, their allow rules are told as near */
+	util_parse(&p, "version: 1\ndestinations:\n  - host: \"**.a.test\"\n    allow: [ GET /all ]\n    deny: [ ANY /no ]\n  - host: \"x*.a.test\"\n    ports: [8443]\n    allow: [ GET /no, GET /own ]\n"
+		       "  - host: \"x*.a.test\"\n    allow: [ GET /no, GET /own ]\n");
+	assert_int_equal(explains(&p, "GET", "https://xy.a.test/own", false, out), 0);
+	assert_non_null(strstr(out, "destination: x*.a.test (test.yaml:9)"));
+	assert_int_equal(explains(&p, "GET", "https://xy.a.test/no", false, out), 1);
+	assert_non_null(strstr(out, "rule: **.a.test:deny:ANY /no (test.yaml:5)\n  destination: x*.a.test (test.yaml:9)"));
+	assert_non_null(strstr(out, "near: x*.a.test:allow:GET /no (test.yaml:10): it would allow this, but the deny rule wins"));
+	assert_int_equal(explains(&p, "GET", "https://xy.a.test/all", false, out), 1);
+	assert_non_null(strstr(out, "near: **.a.test:allow:GET /all (test.yaml:4): it would allow this, but its destination is not the one that decides"));
+	assert_int_equal(explains(&p, "GET", "https://a.test/all", false, out), 1);
+	assert_non_null(strstr(out, "no destination has this host"));
+	assert_int_equal(explains(&p, "GET", "http://xy.a.test/own", false, out), 1);
+	assert_non_null(strstr(out, "this host, but https on port 443"));
+	policy_free(&p);
 }
 
 int main(void)
@@ -415,6 +470,8 @@ int main(void)
 		cmocka_unit_test(the_least_policy),
 		cmocka_unit_test(ids),
 		cmocka_unit_test(warnings),
+		cmocka_unit_test(wildcard_warnings),
+		cmocka_unit_test(order_does_not_matter),
 		cmocka_unit_test(many_errors),
 		cmocka_unit_test_setup_teardown(certificates, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_files, setup, teardown),

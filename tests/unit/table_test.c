@@ -3,8 +3,10 @@
 #include "policy_util.h"
 
 #include <lmdb.h>
+#include <openssl/evp.h>
 #include <time.h>
 
+#include "common/policy/dest_value.h"
 #include "common/policy/image.h"
 #include "common/policy/sandbox_spec.h"
 
@@ -17,6 +19,7 @@
 static const char sample[] = "version: 1\n"
 			     "name: sample\n"
 			     "explain_denials: false\n"
+			     "limits: { idle: 20m, request_body: 1GiB }\n"
 			     "secrets:\n"
 			     "  one: { env: ONE, hosts: [a.test, b.test] }\n"
 			     "  two: { file: /etc/two, hosts: [b.test] }\n"
@@ -39,6 +42,12 @@ static const char sample[] = "version: 1\n"
 			     "  - host: b.test\n"
 			     "    scheme: http\n"
 			     "    allow: [ GET /plain ]\n"
+			     "  - host: \"*.w.test\"\n"
+			     "    limits: { request_body: 2MiB, response_body: 3GiB, head: 30s, idle: 15m, total: 1h }\n"
+			     "    allow: [ GET /w ]\n"
+			     "  - host: [ \"pre*.w.test\", \"**.d.w.test\" ]\n"
+			     "    allow: [ GET /w ]\n"
+			     "    deny: [ GET /w/no ]\n"
 			     "sandbox:\n"
 			     "  filesystem: { home: empty, write: [., /srv/x], read: [/opt/tools], scratch: 512MiB }\n"
 			     "  process: { user: \"1000\", environment: { keep: [LANG], set: { CI: \"1\", EMPTY: \"\" } } }\n"
@@ -89,7 +98,7 @@ static void accessors(void **state)
 	assert_false(table_explain_denials(t));
 	d = find(t, SCHEME_HTTPS, "a.test", 8443);
 	assert_true(str_eq(d.id, STR("group@a.test:8443")));
-	assert_true(str_eq(d.source, STR("test.yaml:8")));
+	assert_true(str_eq(d.source, STR("test.yaml:9")));
 	assert_true(str_eq(dest_host(&d), STR("a.test")));
 	find(t, SCHEME_HTTPS, "2001:db8::1", 443);
 	find(t, SCHEME_HTTPS, "192.0.2.7", 443);
@@ -114,13 +123,14 @@ static void accessors(void **state)
 	assert_true(dest_inject(&d, 0, &in) && in.kind == INJECT_HEADER && in.secret_index == 1 && str_eq(in.secret_name, STR("two")) && str_eq(in.name, STR("X-Key")) && str_eq(in.format, STR("Token {}")) && str_eq(in.env, STR("KEY")));
 	assert_true(dest_inject(&d, 1, &in) && in.kind == INJECT_BASIC && str_eq(in.username, STR("me")) && in.env.n == 0);
 	assert_false(dest_inject(&d, 2, &in));
-	assert_true(table_dest_at(t, d.index, &e) && e.value == d.value && !table_dest_at(t, 8, &e));
+	assert_true(d.limits.request_body == 1u << 30 && d.limits.response_body == 0 && d.limits.idle_ms == 1200000 && d.limits.head_ms == 0 && d.limits.total_ms == 0);
+	assert_true(table_dest_at(t, d.index, &e) && e.value == d.value && !table_dest_at(t, 11, &e));
 	assert_int_equal(table_secret_count(t), 2);
 	assert_true(table_secret(t, 0, &s) && s.source == SECRET_SOURCE_ENV && str_eq(s.arg, STR("ONE")) && s.index == 0);
 	assert_true(table_secret(t, 1, &s) && s.source == SECRET_SOURCE_FILE && str_eq(s.arg, STR("/etc/two")) && !table_secret(t, 2, &s));
 	assert_true(table_secret_host_ok(t, 0, STR("a.test")) && !table_secret_host_ok(t, 1, STR("a.test")) && !table_secret_host_ok(t, 2, STR("a.test")));
 	assert_true(table_dest_each(t, count, &n));
-	assert_int_equal(n, 8);
+	assert_int_equal(n, 11);
 	n = 0;
 	assert_true(table_inject_each(t, count_injects, &n));
 	assert_int_equal(n, 2);
@@ -193,7 +203,7 @@ static void readable_by_liblmdb(void **state)
 	assert_int_equal(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn), 0);
 	assert_int_equal(mdb_dbi_open(txn, NULL, 0, &dbi), 0);
 	assert_int_equal(mdb_stat(txn, dbi, &st), 0);
-	assert_int_equal(st.ms_entries, 1 + 2 + 1 + 8);
+	assert_int_equal(st.ms_entries, 1 + 2 + 1 + 11);
 	assert_int_equal(mdb_get(txn, dbi, &k, &v), 0);
 	mdb_txn_abort(txn);
 	mdb_env_close(env);
@@ -219,7 +229,7 @@ static int open_image(struct table **t, const uint8_t *p, size_t n)
 static bool touch(void *arg, const struct dest *d)
 {
 	static const char *const paths[] = { "/", "/a/b", "/a/secret/x", "/b/x/c", "/dav/v1", "*", "/x", "/a/;p//" };
-	struct facts f = { .method = STR("PROPFIND"), .has_content = true };
+	struct facts f = { .scheme = SCHEME_HTTPS, .host = STR("pre.w.test"), .port = 443, .method = STR("PROPFIND"), .has_content = true };
 	struct decision o;
 	struct inject in;
 	struct ip ip;
@@ -250,6 +260,11 @@ static void use(const struct table *t)
 		touch(NULL, &d);
 	if (table_find(t, SCHEME_HTTPS, STR("b.test"), 443, &d) == 1)
 		touch(NULL, &d);
+	if (table_find(t, SCHEME_HTTPS, STR("pref.w.test"), 443, &d) == 1)
+		touch(NULL, &d);
+	if (table_find(t, SCHEME_HTTPS, STR("x.y.d.w.test"), 443, &d) == 1)
+		touch(NULL, &d);
+	table_host_known(t, STR("p.d.w.test"));
 	table_host_known(t, STR("a.test"));
 	table_dest_each(t, touch, NULL);
 	for (unsigned i = 0; i < 3; i++) {
@@ -361,6 +376,138 @@ static void damaged_values(void **state)
 	policy_free(&p);
 }
 
+/* --- forged tables: the digest is right, what it covers is not ------------------------------------------------------- */
+
+struct seal {
+	EVP_MD_CTX *md;
+	uint8_t *digest;
+};
+
+static bool seal_record(void *arg, struct str key, struct str value, struct err *err)
+{
+	struct seal *s = arg;
+
+	(void)err;
+	if (s->digest == NULL) { /* the header, which is first */
+		s->digest = (uint8_t *)(uintptr_t)value.p + 12;
+		memset(s->digest, 0, TABLE_DIGEST_LEN);
+	}
+	table_digest_record(s->md, key, value);
+	return true;
+}
+
+static void reseal(uint8_t *p, size_t n)
+{
+	struct seal s = { EVP_MD_CTX_new(), NULL };
+	struct err err = ERR_INIT;
+	struct image im;
+
+	assert_int_equal(EVP_DigestInit_ex(s.md, EVP_sha256(), NULL), 1);
+	assert_int_equal(image_open(&im, p, n, &err), 0);
+	assert_int_equal(image_walk(&im, seal_record, &s, &err), 0);
+	assert_int_equal(EVP_DigestFinal_ex(s.md, s.digest, NULL), 1);
+	EVP_MD_CTX_free(s.md);
+}
+
+/* Changes the first place where `find` stands to `put` (of the same length), from `from` on, and seals again. */
+static void forged(const uint8_t *good, size_t n, const void *from, size_t from_n, const void *find, const void *put, size_t k, const char *want)
+{
+	uint8_t *bad = malloc(n), digest[TABLE_DIGEST_LEN], *at;
+	struct err err = ERR_INIT;
+	struct table *t;
+
+	assert_non_null(bad);
+	memcpy(bad, good, n);
+	at = from != NULL ? memmem(bad, n, from, from_n) : bad;
+	at = at != NULL ? memmem(at, n - (size_t)(at - bad), find, k) : NULL;
+	if (at == NULL)
+		fail_msg("nothing to change for: %s", want);
+	memcpy(at, put, k);
+	reseal(bad, n);
+	if (table_check(bad, n, digest, &err) == 0)
+		fail_msg("passed the check: %s", want);
+	if (strstr(err.text, want) == NULL)
+		fail_msg("%s, not: %s", err.text, want);
+	if (open_image(&t, bad, n) == 0) {
+		use(t);
+		table_free(t);
+	}
+	free(bad);
+}
+
+/* Where a secret of wildcard hosts may go, and that an injection on a wildcard must stay within. */
+static void wildcard_secrets(void **state)
+{
+	static const char text[] = "version: 1\n"
+				   "secrets:\n"
+				   "  s: { env: S, hosts: [ \"*.acme.test\", \"**.deep.acme.test\", acme.test ] }\n"
+				   "destinations:\n"
+				   "  - { host: [ \"*.acme.test\", \"pre*.acme.test\", \"**.x.deep.acme.test\", \"*.deep.acme.test\", acme.test, one.acme.test ], allow: [ GET / ], inject: [ { secret: s, as: bearer } ] }\n";
+	static const struct { const char *host; bool may; } cases[] = {
+		{ "a.acme.test", true }, { "acme.test", true }, { "a.b.acme.test", false }, { "deep.acme.test", true }, { "a.b.deep.acme.test", true }, { "acme.test.evil.test", false },
+		{ "xacme.test", false }, { "*.acme.test", true }, { "**.acme.test", false }, { "pre*.acme.test", true }, { "**.deep.acme.test", true }, { "*.deep.acme.test", true }, { "", false },
+	};
+	struct policy p;
+	struct table *t;
+	struct dest d;
+	struct inject in;
+	uint8_t *image;
+	size_t n;
+
+	(void)state;
+	util_parse(&p, text);
+	t = util_table(&p);
+	image = util_image(&p, &n);
+	policy_free(&p);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (table_secret_host_ok(t, 0, str_of(cases[i].host)) != cases[i].may)
+			fail_msg("%s", cases[i].host);
+	d = find(t, SCHEME_HTTPS, "other.acme.test", 443);
+	assert_true(d.wildcard && d.has_inject && dest_inject(&d, 0, &in) && str_eq(in.secret_name, STR("s")));
+	assert_true(dest_stands_for(&d, STR("other.acme.test")) && !dest_stands_for(&d, STR("acme.test")) && !dest_stands_for(&d, STR("a.other.acme.test")));
+	d = find(t, SCHEME_HTTPS, "one.acme.test", 443);
+	assert_true(!d.wildcard && dest_stands_for(&d, STR("one.acme.test")) && !dest_stands_for(&d, STR("two.acme.test")));
+	table_free(t);
+	/* a secret that no longer covers what it is injected into */
+	forged(image, n, "\x0b\0*.acme.test", 13, "*.acme.test", "*.acne.test", 11, "an injection that its secret does not allow");
+	free(image);
+}
+
+#define FORGED(from, find, put, want) forged(image, n, from, sizeof(from) - 1, find, put, sizeof(find) - 1, want)
+
+static void forgeries(void **state)
+{
+	struct policy p;
+	size_t n;
+	uint8_t *image, digest[TABLE_DIGEST_LEN];
+	struct err err = ERR_INIT;
+
+	(void)state;
+	util_parse(&p, sample);
+	image = util_image(&p, &n);
+	policy_free(&p);
+	reseal(image, n);
+	assert_int_equal(table_check(image, n, digest, &err), 0);
+	/* the header's wildcards: depth 2 has "*" and "pre*" with denies, depth 3 has "**" with denies */
+	FORGED("SPTABLE", "\2\2\2\x09\0\0\0\0\0\0\0\3\3", "\2\2\0\x09\0\0\0\0\0\0\0\3\3", "list of wildcards");
+	FORGED("SPTABLE", "\2\2\2\x09\0\0\0\0\0\0\0\3\3", "\2\2\2\x08\0\0\0\0\0\0\0\3\3", "list of wildcards");
+	FORGED("SPTABLE", "\2\2\2\x09\0\0\0\0\0\0\0\3\3", "\2\2\2\x0b\0\0\0\0\0\0\0\3\3", "list of wildcards");
+	FORGED("SPTABLE", "\2\2\2\x09\0\0\0\0\0\0\0\3\3", "\2\2\3\x09\0\0\0\0\0\0\0\3\3", "list of wildcards");
+	FORGED("SPTABLE", "\2\2\2\x09\0\0\0\0\0\0\0\3\3", "\2\2\2\x09\0\0\0\0\0\0\0\4\3", "list of wildcards");
+	FORGED("SPTABLE", "\2\2\2\x09\0\0\0\0\0\0\0\3\3", "\2\2\2\x09\0\0\0\0\0\0\0\2\3", "header");
+	FORGED("SPTABLE", "\2\2\2\x09\0\0\0\0\0\0\0\3\3", "\2\2\2\x09\0\0\0\0\0\0\0\x7f\3", "header");
+	FORGED("SPTABLE", "\2\2\2\x09\0\0\0\0\0\0\0\3\3", "\2\2\2\x09\0\0\0\0\0\0\0\3\2", "header");
+	FORGED("SPTABLE", "\2\2\2\x09\0\0\0\0\0\0\0\3\3", "\2\2\x10\x09\0\0\0\0\0\0\0\3\3", "header");
+	/* hosts that are none, secrets' patterns that are none */
+	FORGED("one", "a.test", "A.test", "a secret's hosts");
+	FORGED("one", "a.test", "*.*.st", "a secret's hosts");
+	FORGED("/etc/two", "b.test", "x.test", "an injection that its secret does not allow");
+	FORGED("*.w.test*.w.testtest.yaml", "*.w.test", "*.W.test", "a destination's host");
+	FORGED("", "\x30\x75\0\0\xa0\xbb\x0d\0", "\x30\x75\0\0\xff\xff\xff\xff", "a destination's limits");
+	FORGED("", "\x30\x75\0\0\xa0\xbb\x0d\0", "\1\0\0\0\xa0\xbb\x0d\0", "a destination's limits");
+	free(image);
+}
+
 /* --- size ---------------------------------------------------------------------------------------------------------- */
 
 static double now_ns(void)
@@ -453,6 +600,8 @@ int main(void)
 		cmocka_unit_test(every_octet_counts),
 		cmocka_unit_test(damaged),
 		cmocka_unit_test(damaged_values),
+		cmocka_unit_test(forgeries),
+		cmocka_unit_test(wildcard_secrets),
 		cmocka_unit_test(many),
 		cmocka_unit_test(not_tables),
 	};

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table against the reference evaluator on made-up policies and requests: which destination decides, what it decides
+ * and by which rule, what else would pass, its limits, where its secrets may go. PROPERTY_PAIRS and PROPERTY_SEED choose
+ * how many pairs and which; `make property` asks for a million. A difference prints the seed, the policy and the request.
+ */
+#include "policy_util.h"
+
+#include "common/policy/host_pattern.h"
+
+#define PAIRS_DEFAULT 10000
+#define SEED_DEFAULT 20261130
+#define PAIRS_PER_POLICY 25
+
+static const char *const segments[] = { "a", "b", "A", "ab", "*", "**", "a*", "*b", "a*b", "a;x", ";x", "a;*", "", "%2Ab", "c" };
+static const char *const asked_segments[] = { "a", "b", "a", "b", "A", "ab", "aab", "a;x", ";x", "b;y", "", "%2Ab", "c", "xb" };
+static const char *const methods[] = { "GET", "HEAD", "POST", "ANY", "PUT", "LOCK", "GET|POST", "LOCK|HEAD" };
+static const char *const asked_methods[] = { "GET", "HEAD", "POST", "PUT", "LOCK", "WEBSOCKET", "BREW", "get" };
+/* names over few labels, so that patterns and hosts meet */
+static const char *const labels[] = { "a", "b", "ab", "abc", "b-1" };
+static const char *const wild_labels[] = { "*", "**", "**", "a*", "ab*", "abc*", "b*", "b-*" };
+#define PICK(r, list) ((list)[util_random(r) % (sizeof(list) / sizeof((list)[0]))])
+
+static void made_path(struct buf *b, uint64_t *r, bool pattern)
+{
+	unsigned k = util_random(r) % (1 + util_random(r) % 4);
+
+	buf_clear(b);
+	if (pattern && util_random(r) % 8 == 0) { /* so that something is decided by what else there is */
+		buf_addz(b, "/**");
+		return;
+	}
+	for (unsigned i = 0; i <= k; i++) {
+		buf_addc(b, '/');
+		buf_addz(b, pattern ? PICK(r, segments) : PICK(r, asked_segments));
+	}
+}
+
+static void made_host(struct buf *b, uint64_t *r, bool pattern)
+{
+	unsigned k = util_random(r) % 3;
+
+	buf_clear(b);
+	if (pattern && util_random(r) % 3 != 0)
+		buf_addf(b, "%s.", PICK(r, wild_labels));
+	for (unsigned i = 0; i < k; i++)
+		buf_addf(b, "%s.", PICK(r, labels));
+	buf_addz(b, util_random(r) % 8 ? "x.test" : "y.test");
+}
+
+/* A host that a pattern stands for. */
+static void made_instance(struct buf *b, uint64_t *r, struct str pattern)
+{
+	const char *star = memchr(pattern.p, '*', pattern.n);
+	size_t at = star ? (size_t)(star - pattern.p) : pattern.n, behind = at;
+
+	while (behind < pattern.n && pattern.p[behind] == '*')
+		behind++;
+	buf_clear(b);
+	if (behind - at == 2)
+		for (unsigned i = util_random(r) % 3; i > 0; i--)
+			buf_addf(b, "%s.", PICK(r, labels));
+	buf_add(b, pattern.p, at);
+	if (star != NULL && (at == 0 || pattern.p[at - 1] == '-' || util_random(r) % 3))
+		buf_addz(b, PICK(r, labels));
+	buf_add(b, pattern.p + behind, pattern.n - behind);
+}
+
+static void made_rules(struct buf *text, uint64_t *r, const char *key, unsigned n)
+{
+	struct buf path = { 0 };
+
+	buf_addf(text, "    %s:%s\n", key, n ? "" : " []");
+	for (unsigned i = 0; i < n; i++) {
+		made_path(&path, r, true);
+		buf_addf(text, "      - \"%s %.*s\"\n", PICK(r, methods), (int)buf_len(&path), (const char *)buf_data(&path));
+	}
+	buf_fini(&path);
+}
+
+/* One attempt: equal destinations and secrets that may not go there make some of them bad. */
+static void made_policy(struct buf *text, uint64_t *r)
+{
+	struct buf host = { 0 };
+	unsigned dests = 1 + util_random(r) % 8;
+
+	buf_clear(text);
+	buf_addz(text, "version: 1\nname: made-up\n");
+	if (util_random(r) % 2)
+		buf_addf(text, "limits: { idle: %us, request_body: %uKiB }\n", 1 + util_random(r) % 5, 1 + util_random(r) % 5);
+	made_host(&host, r, true);
+	buf_addf(text, "secrets:\n  s: { env: S, hosts: [ \"%.*s\", \"**.x.test\" ] }\n", (int)buf_len(&host), (const char *)buf_data(&host));
+	buf_addz(text, "destinations:\n");
+	for (unsigned d = 0; d < dests; d++) {
+		bool http = util_random(r) % 8 == 0;
+
+		made_host(&host, r, true);
+		buf_addf(text, "  - host: \"%.*s\"\n    paths: { empty_segments: keep }\n", (int)buf_len(&host), (const char *)buf_data(&host));
+		if (http)
+			buf_addz(text, "    scheme: http\n");
+		if (util_random(r) % 4 == 0)
+			buf_addz(text, util_random(r) % 2 ? "    ports: [443, 8443]\n" : "    ports: [8443]\n");
+		if (util_random(r) % 3 == 0)
+			buf_addf(text, "    limits: { idle: %us, total: %us }\n", 1 + util_random(r) % 5, 1 + util_random(r) % 5);
+		made_rules(text, r, "allow", util_random(r) % 12);
+		made_rules(text, r, "deny", util_random(r) % 6);
+		if (!http && util_random(r) % 4 == 0)
+			buf_addz(text, "    inject: [ { secret: s, as: bearer } ]\n");
+	}
+	buf_fini(&host);
+}
+
+struct made {
+	uint64_t seed, pair;
+	struct buf text;
+	struct policy p;
+	struct table *t;
+	unsigned whys[DECIDE_ALLOWED + 1], wild, broad;
+};
+
+static void differ(const struct made *m, const struct facts *f, const char *what)
+{
+	fprintf(stderr, "PROPERTY_SEED=%llu, pair %llu: table and reference differ in %s\n%.*s\n%s://%.*s:%u %.*s %.*s%s\n", (unsigned long long)m->seed, (unsigned long long)m->pair, what,
+		 (int)buf_len(&m->text), (const char *)buf_data(&m->text), f->scheme == SCHEME_HTTP ? "http" : "https", (int)f->host.n, f->host.p, f->port, (int)f->method.n, f->method.p,
+		 (int)f->path.n, f->path.p, f->has_content ? " with content" : "");
+	fail();
+}
+
+/* Made again until it loads. */
+static void next_policy(struct made *m, uint64_t *r)
+{
+	for (;;) {
+		struct diag d = { .file = "made.yaml" };
+		int ok;
+
+		made_policy(&m->text, r);
+		ok = policy_parse(&m->p, (const char *)buf_data(&m->text), buf_len(&m->text), NULL, &d);
+		diag_fini(&d);
+		if (ok == 0)
+			break;
+		policy_free(&m->p);
+	}
+	m->t = util_table(&m->p);
+}
+
+static uint64_t lesser(uint64_t a, uint64_t b) { return a == 0 ? b : b == 0 ? a : a < b ? a : b; }
+
+static void compare_dest(const struct made *m, const struct facts *f, const struct dest *d, const struct pol_dest *ref)
+{
+	struct inject in;
+
+	if (!str_eq(d->id, ref->id) || !str_eq(d->source, ref->source) || !str_eq(dest_host(d), str_mk(ref->host.text, ref->host.len)) || !dest_stands_for(d, f->host))
+		differ(m, f, "the destination");
+	if (d->limits.idle_ms != lesser(ref->limits.idle_ms, m->p.limits.idle_ms) || d->limits.request_body != m->p.limits.request_body || d->limits.total_ms != ref->limits.total_ms || d->limits.head_ms != 0)
+		differ(m, f, "its limits");
+	if (dest_inject_count(d) != ref->inject_n)
+		differ(m, f, "its injections");
+	for (unsigned i = 0; dest_inject(d, i, &in); i++) {
+		const struct pol_secret *s = ref->injects[i].secret;
+		bool may = false;
+
+		for (unsigned k = 0; k < s->host_n; k++)
+			may = may || ref_host(s->hosts[k], f->host);
+		if (!may || !table_secret_host_ok(m->t, in.secret_index, f->host) || !table_secret_host_ok(m->t, in.secret_index, dest_host(d)))
+			differ(m, f, "where a secret may go");
+	}
+}
+
+static void compare(struct made *m, uint64_t *r, struct buf *host, struct buf *path)
+{
+	struct facts f = { .scheme = util_random(r) % 8 ? SCHEME_HTTPS : SCHEME_HTTP, .method = str_of(PICK(r, asked_methods)), .has_content = util_random(r) % 4 == 0 };
+	const struct pol_dest *ref_d;
+	struct decision d, ref;
+	struct dest dest;
+	int found;
+
+	f.port = util_random(r) % 6 == 0 ? 8443 : f.scheme == SCHEME_HTTP ? 80 : 443;
+	if (util_random(r) % 4 == 0) {
+		made_host(host, r, false);
+	} else { /* near to what the policy names */
+		const struct pol_dest *near = &m->p.dests[util_random(r) % m->p.dest_n];
+
+		made_instance(host, r, str_mk(near->host.text, near->host.len));
+		f.scheme = near->scheme;
+		f.port = near->port;
+	}
+	made_path(path, r, false);
+	f.host = buf_str(host);
+	f.path = util_random(r) % 30 ? buf_str(path) : STR("*");
+	found = table_find(m->t, f.scheme, f.host, f.port, &dest);
+	ref_d = ref_dest(&m->p, f.scheme, f.host, f.port);
+	if (found < 0 || (found == 1) != (ref_d != NULL))
+		differ(m, &f, "whether there is a destination");
+	if (found == 1)
+		compare_dest(m, &f, &dest, ref_d);
+	decide(m->t, found == 1 ? &dest : NULL, &f, &d);
+	ref_eval(&m->p, &f, &ref);
+	if (d.verdict != ref.verdict || d.why != ref.why || !str_eq(d.rule, ref.rule) || !str_eq(d.source, ref.source))
+		differ(m, &f, "the decision");
+	m->whys[d.why]++;
+	m->wild += found == 1 && dest.wildcard;
+	if (d.why == DECIDE_DENY_RULE) {
+		bool own = false;
+
+		for (unsigned i = 0; i < ref_d->rule_n; i++)
+			own = own || str_eq(ref_d->rules[i].source, d.source);
+		m->broad += !own;
+	}
+	for (unsigned i = 0; i < d.allowed_n; i++) { /* what is offered does pass */
+		struct facts g = f;
+
+		g.method = d.allowed[i];
+		g.has_content = false;
+		ref_eval(&m->p, &g, &ref);
+		if (ref.verdict != VERDICT_ALLOW)
+			differ(m, &f, "what else would pass");
+	}
+}
+
+static uint64_t number(const char *variable, uint64_t otherwise)
+{
+	const char *s = getenv(variable);
+	uint64_t v;
+
+	if (s == NULL || s[0] == 0)
+		return otherwise;
+	if (!str_u64(str_of(s), INT64_MAX, &v))
+		fail_msg("%s is not a number", variable);
+	return v;
+}
+
+static void table_is_reference(void **state)
+{
+	struct made m = { .seed = number("PROPERTY_SEED", SEED_DEFAULT) };
+	uint64_t pairs = number("PROPERTY_PAIRS", PAIRS_DEFAULT), r = m.seed;
+	struct buf host = { 0 }, path = { 0 };
+
+	(void)state;
+	while (m.pair < pairs) {
+		next_policy(&m, &r);
+		for (int i = 0; i < PAIRS_PER_POLICY && m.pair < pairs; i++, m.pair++)
+			compare(&m, &r, &host, &path);
+		table_free(m.t);
+		policy_free(&m.p);
+	}
+	print_message("%llu pairs, seed %llu: %u without a destination, %u without a rule, %u denied (%u by a broader one), %u for content, %u allowed; %u on wildcards\n", (unsigned long long)m.pair,
+		      (unsigned long long)m.seed, m.whys[DECIDE_NO_DESTINATION], m.whys[DECIDE_NO_RULE], m.whys[DECIDE_DENY_RULE], m.broad, m.whys[DECIDE_CONTENT], m.whys[DECIDE_ALLOWED], m.wild);
+	/* the made-up ones are worth something */
+	assert_int_equal(m.whys[DECIDE_DAMAGED], 0);
+	for (unsigned i = 0; i <= DECIDE_ALLOWED; i++)
+		if (i != DECIDE_DAMAGED && m.whys[i] < pairs / 500)
+			fail_msg("only %u of kind %u", m.whys[i], i);
+	if (m.broad < pairs / 200 || m.wild < pairs / 10)
+		fail_msg("%u denied by broader destinations, %u on wildcards", m.broad, m.wild);
+	buf_fini(&host);
+	buf_fini(&path);
+	buf_fini(&m.text);
+}
+
+/* host_pattern_covers against what it means: each host that `b` stands for is one that `a` stands for. */
+static void covers_is_inclusion(void **state)
+{
+	uint64_t r = number("PROPERTY_SEED", SEED_DEFAULT);
+	struct buf a = { 0 }, b = { 0 }, host = { 0 };
+	unsigned yes = 0;
+
+	(void)state;
+	for (int i = 0; i < 20000; i++) {
+		bool covers, seen_outside = false;
+
+		made_host(&a, &r, true);
+		made_host(&b, &r, true);
+		covers = host_text_covers(buf_str(&a), buf_str(&b));
+		yes += covers;
+		for (int k = 0; k < 20; k++) {
+			made_host(&host, &r, false);
+			if (ref_host(buf_str(&b), buf_str(&host)) && !ref_host(buf_str(&a), buf_str(&host)))
+				seen_outside = true;
+			assert_int_equal(host_text_covers(buf_str(&a), buf_str(&host)), ref_host(buf_str(&a), buf_str(&host)));
+		}
+		if (covers && seen_outside)
+			fail_msg("%.*s does not cover %.*s", (int)buf_len(&a), (const char *)buf_data(&a), (int)buf_len(&b), (const char *)buf_data(&b));
+	}
+	assert_true(yes > 500);
+	buf_fini(&a);
+	buf_fini(&b);
+	buf_fini(&host);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(table_is_reference),
+		cmocka_unit_test(covers_is_inclusion),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
