@@ -221,11 +221,17 @@ static void stray(struct h2 *s, const nghttp2_frame_hd *hd)
 		terminate(s, H2_PROTOCOL_ERROR, "h2_stream_id");
 }
 
+/* A frame that holds more than Content-Length leaves is refused whole; with padding that shows only when it is read. */
+static void too_much(struct h2_stream *st, const nghttp2_frame_hd *hd)
+{
+	if (st != NULL && st->owned && !st->discard && !st->reset && st->head_done && st->limited && !(hd->flags & NGHTTP2_FLAG_PADDED) && hd->length > st->left)
+		broken_by(st, "content_length_sum");
+}
+
 static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void *arg)
 {
 	struct h2 *s = arg;
 
-	(void)ng;
 	if (s->over)
 		return 0;
 	switch (hd->type) {
@@ -234,6 +240,7 @@ static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void 
 			spend(s, H2_COST_FRAME);
 		if (!s->c.client)
 			stray(s, hd);
+		too_much(nghttp2_session_get_stream_user_data(ng, hd->stream_id), hd);
 		break;
 	case NGHTTP2_HEADERS:
 		s->continuations = 0;
@@ -263,6 +270,16 @@ static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void 
 		break;
 	}
 	return 0;
+}
+
+/* A frame of a type that we do not know: on_begin_frame counted it. */
+static int unknown_frame(nghttp2_session *ng, void **payload, const nghttp2_frame_hd *hd, void *arg)
+{
+	(void)ng;
+	(void)payload;
+	(void)hd;
+	(void)arg;
+	return NGHTTP2_ERR_CANCEL;
 }
 
 static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *fr, int why, void *arg)
@@ -441,6 +458,7 @@ static int on_data(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t
 {
 	struct h2 *s = arg;
 	struct h2_stream *st = nghttp2_session_get_stream_user_data(ng, id);
+	bool more;
 
 	(void)flags;
 	nghttp2_session_consume_connection(ng, n);
@@ -450,15 +468,16 @@ static int on_data(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t
 		broken_by(st, "data_before_head");
 		return 0;
 	}
-	if (st->limited) {
-		if (n > st->left) {
-			broken_by(st, "content_length_sum");
-			return 0;
-		}
+	more = st->limited && n > st->left;
+	if (more)
+		n = (size_t)st->left;
+	if (st->limited)
 		st->left -= n;
-	}
 	st->unconsumed += n;
-	s->ev->data(s->arg, st, p, n);
+	if (n > 0)
+		s->ev->data(s->arg, st, p, n);
+	if (more && st->owned)
+		broken_by(st, "content_length_sum");
 	return 0;
 }
 
@@ -532,6 +551,7 @@ static void session_new(struct h2 *s)
 
 	MUST(nghttp2_session_callbacks_new(&cb) == 0 && nghttp2_option_new(&o) == 0);
 	nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
+	nghttp2_session_callbacks_set_unpack_extension_callback(cb, unknown_frame);
 	nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cb, on_invalid_frame);
 	nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
 	nghttp2_session_callbacks_set_on_header_callback(cb, on_field);
@@ -541,6 +561,8 @@ static void session_new(struct h2 *s)
 	nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_sent);
 	nghttp2_session_callbacks_set_send_data_callback(cb, h2_send_data_cb);
 	nghttp2_session_callbacks_set_data_source_read_length_callback(cb, h2_length_cb);
+	for (unsigned type = NGHTTP2_CONTINUATION + 1; type <= 255; type++) /* else they pass unseen */
+		nghttp2_option_set_user_recv_extension_type(o, (uint8_t)type);
 	nghttp2_option_set_no_auto_window_update(o, 1);
 	nghttp2_option_set_no_http_messaging(o, 1);
 	nghttp2_option_set_no_closed_streams(o, 1);

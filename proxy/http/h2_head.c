@@ -15,23 +15,8 @@
 
 /* tchar of RFC 9110 5.6.2 without the capital letters, which no field name has here (RFC 9113 8.2) */
 static const bool name_octet[256] = {
-	['0' ... '9'] = true,
-	['a' ... 'z'] = true,
-	['!'] = true,
-	['#'] = true,
-	['$'] = true,
-	['%'] = true,
-	['&'] = true,
-	['\''] = true,
-	['*'] = true,
-	['+'] = true,
-	['-'] = true,
-	['.'] = true,
-	['^'] = true,
-	['_'] = true,
-	['`'] = true,
-	['|'] = true,
-	['~'] = true,
+	['0' ... '9'] = true, ['a' ... 'z'] = true, ['!'] = true, ['#'] = true, ['$'] = true, ['%'] = true, ['&'] = true, ['\''] = true, ['*'] = true,
+	['+'] = true, ['-'] = true, ['.'] = true, ['^'] = true, ['_'] = true, ['`'] = true, ['|'] = true, ['~'] = true,
 };
 
 bool h2_head_bad(struct h2_head *h, uint16_t status, const char *reason)
