@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SP_HTTP_H2_INT_H
 #define SP_HTTP_H2_INT_H
-/* What the files of the HTTP/2 core share: h2.c session and streams, h2_head.c heads received, h2_write.c sending, h2_budget.c. */
+/*
+ * What the files of the HTTP/2 core share: h2.c connection and streams, h2_events.c what nghttp2 tells, h2_head.c heads
+ * received, h2_write.c sending, h2_budget.c.
+ */
 #include <nghttp2/nghttp2.h>
 
 #include "h2.h"
@@ -122,11 +125,23 @@ struct h2 {
 	struct http_fault fault;
 };
 
+struct h2_stream *h2_stream_new(struct h2 *s, int32_t id);
+void h2_stream_rst(struct h2_stream *st, uint32_t code);
+/* The owner hears no more of it. True if it had one: the last event may be called. */
+bool h2_stream_disown(struct h2_stream *st);
+/* To be called when nghttp2 or the owner has forgotten it: once both have, it goes at the end of the turn. */
+void h2_stream_release(struct h2_stream *st);
+
+/* --- h2_events.c ----------------------------------------------------------------------------------------------------- */
+void h2_callbacks(nghttp2_session_callbacks *cb);
+/* GOAWAY; the owner hears `reason` when the turn ends. */
+void h2_terminate(struct h2 *s, uint32_t code, const char *reason);
+
 /* --- h2_write.c ------------------------------------------------------------------------------------------------------ */
 void h2_trailers_free(struct h2_trailers *t);
 ssize_t h2_read_cb(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t n, uint32_t *flags, nghttp2_data_source *src, void *arg);
 int h2_send_data_cb(nghttp2_session *ng, nghttp2_frame *fr, const uint8_t *hd, size_t n, nghttp2_data_source *src, void *arg);
 ssize_t h2_length_cb(nghttp2_session *ng, uint8_t type, int32_t id, int32_t sw, int32_t stw, uint32_t max, void *arg);
-struct h2_stream *h2_stream_new(struct h2 *s, int32_t id);
-void h2_stream_rst(struct h2_stream *st, uint32_t code);
+void h2_submit_trailers(struct h2_stream *st);
+bool h2_trailers_wait(const struct h2_stream *st);
 #endif

@@ -185,7 +185,13 @@ void h2_trailers_free(struct h2_trailers *t)
 	free(t);
 }
 
-static void submit_trailers(struct h2_stream *st)
+/* Nothing but the head has to go before them. */
+bool h2_trailers_wait(const struct h2_stream *st)
+{
+	return st->trailers != NULL && !st->trailers->submitted && buf_len(&st->out) == 0;
+}
+
+void h2_submit_trailers(struct h2_stream *st)
 {
 	struct h2_trailers *t = st->trailers;
 
@@ -215,9 +221,11 @@ void h2_send_trailers(struct h2_stream *st, const struct http_fields *fs)
 	}
 	st->trailers = t;
 	st->eof = true;
-	/* with nothing before them they go at once, and no empty DATA (UB02) */
+	/* with nothing before them they follow the head at once, and no empty DATA (UB02) */
+	if (buf_len(&st->out) == 0 && !st->opened)
+		return; /* behind a request's head, when that has gone out */
 	if (buf_len(&st->out) == 0)
-		submit_trailers(st);
+		h2_submit_trailers(st);
 	else
 		nghttp2_session_resume_data(st->s->ng, st->id);
 }
@@ -244,7 +252,7 @@ ssize_t h2_read_cb(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t n, uint
 		*flags |= NGHTTP2_DATA_FLAG_EOF;
 		if (st->trailers != NULL) {
 			*flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-			submit_trailers(st);
+			h2_submit_trailers(st);
 		}
 	}
 	return (ssize_t)len;
