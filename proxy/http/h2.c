@@ -244,7 +244,8 @@ long h2_feed(struct h2 *s, uint64_t now_ms, const uint8_t *p, size_t n)
 	s->now_ms = now_ms;
 	if (s->over)
 		return -1;
-	if (n == 0 || nghttp2_session_get_outbound_queue_size(s->ng) > CONTROL_QUEUE_MAX)
+	/* requests that wait for the server to allow more streams are in that queue too, and must not stop the reading */
+	if (n == 0 || (nghttp2_session_get_outbound_queue_size(s->ng) > CONTROL_QUEUE_MAX && nghttp2_session_want_write(s->ng)))
 		return 0;
 	turn_begin(s);
 	k = nghttp2_session_mem_recv(s->ng, p, n < H2_SLICE_MAX ? n : H2_SLICE_MAX);

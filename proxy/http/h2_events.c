@@ -215,7 +215,9 @@ static void peer_ended(struct h2_stream *st)
 {
 	if (st->reset || st->discard || !st->owned)
 		return;
-	if (st->limited && st->left > 0)
+	if (!st->head_done) /* empty DATA behind an interim head, or none */
+		broken_by(st, "data_before_head");
+	else if (st->limited && st->left > 0)
 		broken_by(st, "content_length_sum");
 	else
 		st->s->ev->end(st->s->arg, st);

@@ -201,6 +201,7 @@ static void responses(void **state)
 		{ "I10 unasked 101", ":status=101\n", "x", NULL, "broken 1 502 status\n" },
 		{ "interim with end", ":status=103\n", NULL, NULL, "broken 1 502 status\n" },
 		{ "DATA behind an interim head", ":status=103\n", "x", NULL, "broken 1 502 data_before_head\n" },
+		{ "empty DATA behind an interim head", ":status=103\n", "", NULL, "broken 1 502 data_before_head\n" },
 		{ "K04 short", ":status=200\ncontent-length=3\n", "ok", NULL, "broken 1 502 content_length_sum\n" },
 		{ "K04 long", ":status=200\ncontent-length=1\n", "ok", NULL, "broken 1 502 content_length_sum\n" },
 		{ "K04 none", ":status=200\ncontent-length=1\n", NULL, NULL, "broken 1 502 content_length_sum\n" },
@@ -365,6 +366,38 @@ static void k08_no_streams(void **state)
 	take(0);
 	assert_true(h2_may_open(S.h));
 	h2_leave(S.st[0]);
+	stop();
+}
+
+/* SETTINGS overtake requests that were submitted: they wait, the connection goes on. */
+static void k08_fewer_streams(void **state)
+{
+	(void)state;
+	start(); /* more than may wait unsent while there is input */
+	for (int i = 0; i < 90; i++)
+		get();
+	setting(&in, 3, 1);
+	assert_int_equal(h2_feed(S.h, S.now, buf_data(&in), buf_len(&in)), 0);
+	take(0);
+	assert_int_equal(count(&S.frames, "HEADERS "), 90);
+	assert_false(h2_may_open(S.h));
+	stop();
+	start();
+	setting(&in, 3, 1);
+	for (int i = 0; i < 60; i++)
+		get();
+	assert_int_equal(h2_feed(S.h, S.now, buf_data(&in), buf_len(&in)), 15);
+	buf_clear(&in);
+	for (int i = 0; i < 20; i++) /* what h2_may_open would not allow */
+		get();
+	take(0);
+	for (uint32_t i = 0; i < 80; i++) {
+		assert_int_equal(count(&S.frames, "HEADERS "), i + 1);
+		headers(&in, i * 2 + 1, ":status=204\n", true);
+		take(0);
+		h2_leave(S.st[i]);
+	}
+	assert_int_equal(h2_streams(S.h), 0);
 	stop();
 }
 
@@ -679,6 +712,7 @@ int main(void)
 		cmocka_unit_test(k08_refused),
 		cmocka_unit_test(k08_not_sent),
 		cmocka_unit_test(k08_no_streams),
+		cmocka_unit_test(k08_fewer_streams),
 		cmocka_unit_test(reset_unsent),
 		cmocka_unit_test(cancels_are_free),
 		cmocka_unit_test(k16_push),
