@@ -22,8 +22,7 @@
 #define SEND_HEAD_MAX (192u << 10) /* a head of head_max, and what was injected */
 #define STALL_MIN 1024		   /* octets that count as progress */
 
-const struct h2_limits h2_limits_default = { .head_max = 65536, .fields_max = 100, .crumbs_max = 100, .line_max = 16384, .target_max = 16384, .continuations_max = 8,
-	.streams_max = 100, .stream_window = 262144, .connection_window = 4194304, .queue_high = 65536, .queue_low = 16384, .stall_ms = 120000 };
+const struct h2_limits h2_limits_default = { .head_max = 65536, .fields_max = 100, .crumbs_max = 100, .line_max = 16384, .target_max = 16384, .continuations_max = 8, .streams_max = 100, .stream_window = 262144, .connection_window = 4194304, .queue_high = 65536, .queue_low = 16384, .stall_ms = 120000 };
 
 /* --- streams --------------------------------------------------------------------------------------------------------- */
 
@@ -150,8 +149,6 @@ static void session_new(struct h2 *s)
 
 	MUST(nghttp2_session_callbacks_new(&cb) == 0 && nghttp2_option_new(&o) == 0);
 	h2_callbacks(cb);
-	for (unsigned type = NGHTTP2_CONTINUATION + 1; type <= 255; type++) /* else they pass unseen */
-		nghttp2_option_set_user_recv_extension_type(o, (uint8_t)type);
 	nghttp2_option_set_no_auto_window_update(o, 1);
 	nghttp2_option_set_no_http_messaging(o, 1);
 	nghttp2_option_set_no_closed_streams(o, 1);
@@ -176,6 +173,8 @@ struct h2 *h2_new(const struct h2_config *c, const struct h2_events *ev, void *a
 	s->ev = ev;
 	s->arg = arg;
 	s->now_ms = now_ms;
+	s->peek_want = 9;
+	s->skip = c->client ? 0 : NGHTTP2_CLIENT_MAGIC_LEN;
 	MUST(c->limits.fields_max <= HTTP_FIELDS_MAX);
 	h2_budget_init(&s->budget, now_ms);
 	session_new(s);
@@ -237,18 +236,13 @@ static void turn_end(struct h2 *s)
 	s->busy = false;
 }
 
-long h2_feed(struct h2 *s, uint64_t now_ms, const uint8_t *p, size_t n)
+static void receive(struct h2 *s, const uint8_t *p, size_t n)
 {
 	ssize_t k;
 
-	s->now_ms = now_ms;
-	if (s->over)
-		return -1;
-	/* requests that wait for the server to allow more streams are in that queue too, and must not stop the reading */
-	if (n == 0 || (nghttp2_session_get_outbound_queue_size(s->ng) > CONTROL_QUEUE_MAX && nghttp2_session_want_write(s->ng)))
-		return 0;
-	turn_begin(s);
-	k = nghttp2_session_mem_recv(s->ng, p, n < H2_SLICE_MAX ? n : H2_SLICE_MAX);
+	if (n == 0 || s->over)
+		return;
+	k = nghttp2_session_mem_recv(s->ng, p, n);
 	if (k == NGHTTP2_ERR_BAD_CLIENT_MAGIC)
 		h2_terminate(s, H2_PROTOCOL_ERROR, "h2_preface");
 	else if (k == NGHTTP2_ERR_FLOODED)
@@ -257,10 +251,67 @@ long h2_feed(struct h2 *s, uint64_t now_ms, const uint8_t *p, size_t n)
 		h2_terminate(s, H2_ENHANCE_YOUR_CALM, "h2_continuations");
 	else if (k < 0)
 		h2_terminate(s, H2_INTERNAL_ERROR, "h2_internal");
+}
+
+static int32_t id_at(const uint8_t *p) { return (int32_t)((uint32_t)(p[0] & 0x7f) << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3]); }
+
+/* The header of a frame is whole, and what came before it was received. True when more of the frame is to be looked at. */
+static bool seen_header(struct h2 *s)
+{
+	const uint8_t *h = s->peek;
+	nghttp2_frame_hd hd = { .length = (size_t)h[0] << 16 | (size_t)h[1] << 8 | h[2], .type = h[3], .flags = h[4], .stream_id = id_at(h + 5) };
+
+	if (s->peek_n == 13) {
+		h2_frame_priority(s, hd.stream_id, id_at(h + 9));
+		s->skip = 1; /* the weight */
+		return false;
+	}
+	s->skip = hd.length;
+	h2_frame_header(s, &hd);
+	if (hd.type != NGHTTP2_PRIORITY || hd.length != 5)
+		return false;
+	s->skip = 0;
+	return true;
+}
+
+/*
+ * Frames are counted as they stand in the stream. nghttp2 tells of many, but not of all, and of some too late: not of those
+ * for streams that it has forgotten, nor of unknown types.
+ */
+long h2_feed(struct h2 *s, uint64_t now_ms, const uint8_t *p, size_t n)
+{
+	size_t at = 0, done = 0;
+
+	s->now_ms = now_ms;
 	if (s->over)
-		k = -1;
+		return -1;
+	/* requests that wait for the server to allow more streams are in that queue too, and must not stop the reading */
+	if (n == 0 || (nghttp2_session_get_outbound_queue_size(s->ng) > CONTROL_QUEUE_MAX && nghttp2_session_want_write(s->ng)))
+		return 0;
+	n = n < H2_SLICE_MAX ? n : H2_SLICE_MAX;
+	turn_begin(s);
+	while (at < n && !s->over) {
+		size_t k = n - at < s->skip ? n - at : s->skip;
+
+		at += k;
+		s->skip -= k;
+		if (s->skip > 0 || at == n)
+			break;
+		k = s->peek_want - s->peek_n;
+		k = n - at < k ? n - at : k;
+		memcpy(s->peek + s->peek_n, p + at, k);
+		s->peek_n += (uint8_t)k;
+		if (s->peek_n == s->peek_want) {
+			receive(s, p + done, at - done);
+			done = at;
+			s->peek_want = s->over || seen_header(s) ? 13 : 9;
+			s->peek_n = s->peek_want == 13 ? 9 : 0;
+		}
+		at += k;
+	}
+	receive(s, p + done, n - done);
 	turn_end(s);
-	return k;
+	return s->over ? -1 : (long)n;
 }
 
 static void tell_writable(struct h2 *s)

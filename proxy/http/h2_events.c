@@ -100,19 +100,15 @@ static void too_much(struct h2_stream *st, const nghttp2_frame_hd *hd)
 		broken_by(st, "content_length_sum");
 }
 
-static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void *arg)
+void h2_frame_header(struct h2 *s, const nghttp2_frame_hd *hd)
 {
-	struct h2 *s = arg;
-
-	if (s->over)
-		return 0;
 	switch (hd->type) {
 	case NGHTTP2_DATA:
 		if (hd->length == 0 && !(hd->flags & NGHTTP2_FLAG_END_STREAM))
 			spend(s, H2_COST_FRAME);
 		if (!s->c.client)
 			stray(s, hd);
-		too_much(nghttp2_session_get_stream_user_data(ng, hd->stream_id), hd);
+		too_much(nghttp2_session_get_stream_user_data(s->ng, hd->stream_id), hd);
 		break;
 	case NGHTTP2_HEADERS:
 		s->continuations = 0;
@@ -134,24 +130,24 @@ static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void 
 		break;
 	case NGHTTP2_PING:
 	case NGHTTP2_WINDOW_UPDATE:
-		if (!h2_budget_answer(&s->budget, s->now_ms))
+		if (!s->over && !h2_budget_answer(&s->budget, s->now_ms))
 			h2_terminate(s, H2_ENHANCE_YOUR_CALM, "h2_flood");
 		break;
-	default: /* PRIORITY, PUSH_PROMISE, and what we do not know */
+	case NGHTTP2_PRIORITY: /* ignored, but for what is a fault all the same (RFC 9113 6.3) */
+		if (hd->stream_id == 0)
+			h2_terminate(s, H2_PROTOCOL_ERROR, "h2_protocol");
+		spend(s, H2_COST_FRAME);
+		break;
+	default: /* PUSH_PROMISE, and what we do not know */
 		spend(s, H2_COST_FRAME);
 		break;
 	}
-	return 0;
 }
 
-/* A frame of a type that we do not know: on_begin_frame counted it. */
-static int unknown_frame(nghttp2_session *ng, void **payload, const nghttp2_frame_hd *hd, void *arg)
+void h2_frame_priority(struct h2 *s, int32_t id, int32_t on)
 {
-	(void)ng;
-	(void)payload;
-	(void)hd;
-	(void)arg;
-	return NGHTTP2_ERR_CANCEL;
+	if (id == on) /* RFC 7540 5.3.1 */
+		h2_terminate(s, H2_PROTOCOL_ERROR, "h2_protocol");
 }
 
 static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *fr, int why, void *arg)
@@ -436,8 +432,6 @@ static int on_not_sent(nghttp2_session *ng, const nghttp2_frame *fr, int why, vo
 
 void h2_callbacks(nghttp2_session_callbacks *cb)
 {
-	nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
-	nghttp2_session_callbacks_set_unpack_extension_callback(cb, unknown_frame);
 	nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cb, on_invalid_frame);
 	nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
 	nghttp2_session_callbacks_set_on_header_callback(cb, on_field);

@@ -115,6 +115,9 @@ struct h2 {
 		bool peer_done;
 	} recent[H2_RECENT];
 	unsigned recent_at;
+	/* Where in the peer's stream of frames we are: octets to pass over, then a header (for PRIORITY with what it depends on). */
+	size_t skip;
+	uint8_t peek[13], peek_n, peek_want;
 	struct buf *out; /* during h2_output */
 	size_t out_end;
 	bool paused;
@@ -134,6 +137,8 @@ void h2_stream_release(struct h2_stream *st);
 
 /* --- h2_events.c ----------------------------------------------------------------------------------------------------- */
 void h2_callbacks(nghttp2_session_callbacks *cb);
+void h2_frame_header(struct h2 *s, const nghttp2_frame_hd *hd); /* before nghttp2 sees it */
+void h2_frame_priority(struct h2 *s, int32_t id, int32_t on);
 /* GOAWAY; the owner hears `reason` when the turn ends. */
 void h2_terminate(struct h2 *s, uint32_t code, const char *reason);
 

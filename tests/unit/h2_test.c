@@ -668,6 +668,26 @@ static void c18_stream_ids(void **state)
 	HAS(&S.log, "request 3");
 	HAS_NOT(&S.log, "data");
 	HAS_NOT(&S.frames, "GOAWAY");
+	for (int i = 0; i < 1000; i++) /* D04: nor may they come for ever */
+		frame(&in, F_DATA, 0, 1, NULL, 0);
+	feed(&S, &in);
+	calmed("D04 empty DATA for a stream that is gone");
+	stop();
+	for (size_t step = 0; step < 16; step++) { /* C22: the only rules that PRIORITY still has */
+		start();
+		frame(&in, F_PRIORITY, 0, 3, "\0\0\0\1\x10", 5);
+		frame(&in, F_PRIORITY, 0, 5, "\x80\0\0\1\x10", 5);
+		headers(&in, 1, GET_, true);
+		frame(&in, F_PRIORITY, 0, 3, "\x80\0\0\3\x10", 5);
+		feed_step(&S, buf_data(&in), buf_len(&in), step, false);
+		HAS(&S.log, "request 1");
+		ends_with("PRIORITY on itself", H2_PROTOCOL_ERROR, "fault 400 h2_protocol");
+		stop();
+	}
+	start();
+	frame(&in, F_PRIORITY, 0, 0, "\0\0\0\1\x10", 5);
+	feed(&S, &in);
+	ends_with("PRIORITY for 0", H2_PROTOCOL_ERROR, "fault 400 h2_protocol");
 	stop();
 }
 
