@@ -16,7 +16,8 @@
  * but these four and h2_free.
  *
  * Strings of heads borrow from the arena that comes with them. The owner keeps them by taking the arena: copy the struct
- * and zero the one it was given (*a = (struct arena){ 0 }); otherwise they end with the call.
+ * and zero the one it was given (*a = (struct arena){ 0 }); otherwise they end with the call. The octets
+ * of values are in the arena and may be overwritten in place.
  *
  * A Content-Length and the sum of DATA always agree: a stream where they do not is broken before its end is told.
  * An unknown length is told as HTTP_BODY_CHUNKED.
@@ -86,7 +87,7 @@ struct h2_events {
 	void (*writable)(void *arg, struct h2_stream *st); /* after h2_full: below queue_low */
 	void (*settings)(void *arg);			   /* the peer's SETTINGS arrived: h2_may_open, h2_peer_websocket may say otherwise */
 	void (*goaway)(void *arg, uint32_t code);	   /* the peer opens and takes no more streams */
-	/* The connection is over: take h2_output, then close. Once. */
+	/* The connection is over, no event of a stream follows but from h2_lost: take h2_output, h2_lost, close. Once. */
 	void (*fault)(void *arg, const struct http_fault *f);
 };
 

@@ -96,7 +96,7 @@ static void stray(struct h2 *s, const nghttp2_frame_hd *hd)
 /* A frame that holds more than Content-Length leaves is refused whole; with padding that shows only when it is read. */
 static void too_much(struct h2_stream *st, const nghttp2_frame_hd *hd)
 {
-	if (st != NULL && st->owned && !st->discard && !st->reset && st->head_done && st->limited && !(hd->flags & NGHTTP2_FLAG_PADDED) && hd->length > st->left)
+	if (st != NULL && st->owned && !st->discard && !st->reset && st->head_done && !st->peer_end && st->limited && !(hd->flags & NGHTTP2_FLAG_PADDED) && hd->length > st->left)
 		broken_by(st, "content_length_sum");
 }
 

@@ -255,6 +255,21 @@ static void interim_then_final(void **state)
 	stop();
 }
 
+/* DATA behind the end, while our request still runs: the connection's fault, the stream was told its end. */
+static void data_behind_the_end(void **state)
+{
+	(void)state;
+	start();
+	post();
+	take(0);
+	headers(&in, 1, ":status=200\ncontent-length=0\n", true);
+	frame(&in, F_DATA, 0, 1, "x", 1);
+	take(0);
+	HAS(&S.log, "end 1\nfault 502 h2_stream_closed\n");
+	HAS_NOT(&S.log, "broken");
+	stop();
+}
+
 static void head_method(void **state)
 {
 	(void)state;
@@ -706,6 +721,7 @@ int main(void)
 		cmocka_unit_test(output_in_pieces),
 		cmocka_unit_test(responses),
 		cmocka_unit_test(interim_then_final),
+		cmocka_unit_test(data_behind_the_end),
 		cmocka_unit_test(head_method),
 		cmocka_unit_test(k05_limits),
 		cmocka_unit_test(k08_goaway),
