@@ -38,6 +38,8 @@ CFLAGS_ALL := -std=gnu17 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -I. $(OPT_$(V
 LDFLAGS_ALL := $(OPT_$(VARIANT)) -Wno-stringop-overflow -Wno-stringop-overread $(if $(filter san,$(VARIANT)),-static-libasan) -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
 SAN_OBJ := $(if $(filter san fuzz,$(VARIANT)),$(B)/common/sys/sanitize.o)
 LIBS_COMMON := $(SAN_OBJ) $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson 2>/dev/null) -lpthread
+LIBS_HTTP := $(shell pkg-config --libs libnghttp2 2>/dev/null)
+LIBS_TEST := -lcares $(LIBS_HTTP) -llmdb -lidn2 -lpsl
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 src = $(wildcard $(addsuffix /*.c,$(1)))
@@ -77,7 +79,7 @@ $(BIN)/$(1): $$(call obj,$(2)) $(B)/libcommon.a
 	@echo "  LD $$@"; $$(CC) $$(LDFLAGS_ALL) -o $$@ $$(call obj,$(2)) $(B)/libcommon.a $$(LIBS_COMMON) $(3)
 endef
 $(eval $(call program,sallyport,$(call src,cli),))
-$(eval $(call program,sallyport-proxy,$(PROXY_SRC),-lcares))
+$(eval $(call program,sallyport-proxy,$(PROXY_SRC),-lcares $(LIBS_HTTP)))
 $(eval $(call program,sallyport-secrets,$(SECRETS_SRC),))
 $(eval $(call program,sallyport-ca,$(CA_SRC),))
 $(eval $(call program,sallyport-policy,policy-compiler/main.c $(POLICY_LIB_SRC),-llmdb -lidn2 -lpsl))
@@ -94,10 +96,10 @@ $(B)/libtest.a: $(call obj,$(TESTLIB_SRC))
 	@$(if $(filter release,$(VARIANT)),gcc-ar,ar) rcs $@ $^
 $(B)/tests/%: $(B)/tests/unit/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb -lidn2 -lpsl -lcmocka
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) $(LIBS_TEST) -lcmocka
 $(B)/replay/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb -lidn2 -lpsl
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) $(LIBS_TEST)
 .SECONDARY:
 
 tests: $(UNIT) $(REPLAY)
@@ -125,7 +127,7 @@ fuzz:
 		build/fuzz/fuzzers/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 build/fuzz/corpus/$$f tests/fuzz/corpus/$${f%_fuzz}; done
 $(B)/fuzzers/%: $(B)/tests/fuzz/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
-	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) -lcares -llmdb -lidn2 -lpsl
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) $(LIBS_TEST)
 
 lint:
 	bash tests/lint/run.sh
