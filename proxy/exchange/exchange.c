@@ -41,6 +41,7 @@ struct exchange *exchange_new(struct loop *l, const struct exchange_host *host, 
 	x->slot = INFLIGHT_NO_SLOT;
 	x->start_ms = clock_wall_ms();
 	x->start_us = clock_mono_us();
+	x->begun_ms = x->active_ms = loop_now_ms(l);
 	memcpy(x->request_id, request_id, 33);
 	return x;
 }
@@ -477,6 +478,17 @@ static bool push_in_vain(struct exchange *x, const struct facts *asked)
 	return true;
 }
 
+static void too_large(struct exchange *x)
+{
+	char text[120];
+
+	snprintf(text, sizeof(text), "requests to this destination may have %llu octets of content", (unsigned long long)x->dest.limits.request_body);
+	snprintf(x->reason, sizeof(x->reason), "request_body");
+	x->client_must_close = true;
+	leave_upstream(x, false); /* which may have seen a part of it: never taken for the whole */
+	refuse_with(x, REFUSAL_TOO_LARGE, 413, text);
+}
+
 void exchange_start(struct exchange *x)
 {
 	struct facts f = { 0 };
@@ -518,6 +530,10 @@ void exchange_start(struct exchange *x)
 	decide(x->table, x->has_dest ? &x->dest : NULL, &f, &x->decision);
 	if (x->decision.verdict != VERDICT_ALLOW) {
 		refuse_decision(x);
+		return;
+	}
+	if (x->dest.limits.request_body != 0 && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > x->dest.limits.request_body) {
+		too_large(x);
 		return;
 	}
 	if (overrides_method(&x->req)) {
@@ -650,6 +666,7 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 		http_fields_add(&x->req.fields, STR("Expect"), STR("100-continue"), HF_OTHER);
 	u->ops->head(u, &x->req, str_of(host), x->target_wire, x->req.framing, x->req.content_length);
 	if (x->request_ended) {
+		x->sent_ms = loop_now_ms(x->loop);
 		u->ops->end(u);
 		return;
 	}
@@ -700,9 +717,45 @@ static void let_continue(struct exchange *x)
 	x->client->ops->interim(x->client, NULL);
 }
 
+/* The destination's own limit is reached in the middle: both sides see that it is no end. */
+static void over(struct exchange *x, enum refusal_code code, uint16_t status, const char *limit)
+{
+	snprintf(x->reason, sizeof(x->reason), "limits.%s", limit);
+	leave_upstream(x, false);
+	x->upstream_reusable = false;
+	x->client_must_close = x->client_must_close || !x->request_ended;
+	refuse_with(x, code, status, code == REFUSAL_UPSTREAM_TIMEOUT ? "the upstream took longer than this destination's limits allow" : "the response has more octets than this destination's limits allow");
+}
+
+/* The destination's times; those of the gateway itself are its connections'. True: the exchange is over. */
+static bool timed_out(struct exchange *x)
+{
+	const struct dest_limits *lim = &x->dest.limits;
+	uint64_t now = loop_now_ms(x->loop);
+	const char *which = NULL;
+
+	if (!x->has_dest || x->finished || x->client == NULL || (x->state != X_SENDING && x->state != X_UPSTREAM && x->state != X_SECRETS))
+		return false;
+	if (lim->total_ms != 0 && now - x->begun_ms > lim->total_ms)
+		which = "total";
+	else if (lim->idle_ms != 0 && now - x->active_ms > lim->idle_ms)
+		which = "idle";
+	else if (lim->head_ms != 0 && x->sent_ms != 0 && !x->response_started && now - x->sent_ms > lim->head_ms)
+		which = "head";
+	if (which == NULL)
+		return false;
+	over(x, REFUSAL_UPSTREAM_TIMEOUT, 0, which);
+	return true;
+}
+
+uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise) { return x != NULL && x->has_dest && x->dest.limits.idle_ms != 0 ? x->dest.limits.idle_ms : otherwise; }
+
 void exchange_tick(struct exchange *x)
 {
 	uint64_t waited = loop_now_ms(x->loop) - x->phase_ms;
+
+	if (timed_out(x))
+		return;
 
 	if (x->awaits_continue && waited > CONTINUE_MS)
 		let_continue(x);
@@ -721,6 +774,11 @@ void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
 		return;
 	}
 	x->content_in += n;
+	x->active_ms = loop_now_ms(x->loop);
+	if (x->dest.limits.request_body != 0 && x->content_in > x->dest.limits.request_body) {
+		too_large(x);
+		return;
+	}
 	x->request_sent_any = true;
 	if (x->up != NULL)
 		x->up->ops->data(x->up, p, n);
@@ -735,6 +793,7 @@ void exchange_request_end(struct exchange *x)
 		answer_now(x);
 		return;
 	}
+	x->sent_ms = loop_now_ms(x->loop);
 	if (x->up != NULL)
 		x->up->ops->end(x->up);
 	if (x->response_ended)
@@ -821,6 +880,11 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 		framing = HTTP_BODY_CLOSE;
 	if (framing == HTTP_BODY_CLOSE)
 		x->client_must_close = true;
+	if (x->dest.limits.response_body != 0 && framing == HTTP_BODY_LENGTH && r->content_length > x->dest.limits.response_body && !x->resp_is_head) {
+		over(x, REFUSAL_TOO_LARGE, 502, "response_body");
+		return;
+	}
+	x->active_ms = loop_now_ms(x->loop);
 	x->response_started = true;
 	r->keep_alive = !x->client_must_close && x->req.keep_alive;
 	x->client->ops->head(x->client, r, framing, r->content_length);
@@ -830,6 +894,12 @@ void exchange_response_data(struct exchange *x, const uint8_t *p, size_t n)
 {
 	if (x->finished || x->client == NULL)
 		return;
+	x->active_ms = loop_now_ms(x->loop);
+	x->content_up += n;
+	if (x->dest.limits.response_body != 0 && x->content_up > x->dest.limits.response_body) {
+		over(x, REFUSAL_TOO_LARGE, 502, "response_body");
+		return;
+	}
 	if (!x->scrub_on) {
 		x->content_out += n;
 		x->client->ops->data(x->client, p, n);

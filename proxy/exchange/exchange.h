@@ -126,6 +126,7 @@ struct exchange {
 	uint8_t state;
 	bool request_ended, response_started, response_ended, recorded, finished;
 	bool waiting_upstream, retried, client_must_close, request_sent_any;
+	uint64_t begun_ms, active_ms, sent_ms; /* loop time: the head was there; last octet of content either way; the request's end */
 	uint64_t phase_ms;    /* loop time since which it waits: awaits_continue, or for the content of a refused call */
 	bool awaits_continue; /* the client holds its content back until it is told to go on (RFC 9110 10.1.1) */
 	enum refusal_code code;
@@ -133,7 +134,7 @@ struct exchange {
 	struct str answer_text;
 	struct buf call;            /* content of a refused request, for the form of its answer */
 	uint16_t status;
-	uint64_t content_in, content_out;
+	uint64_t content_in, content_out, content_up; /* request, response as sent, response as it came */
 	unsigned interim;
 	uint64_t secret_us, first_byte_us;
 	struct upstream_facts upf;
@@ -174,6 +175,8 @@ void exchange_response_head(struct exchange *x, struct http_response *r);
 void exchange_response_data(struct exchange *x, const uint8_t *p, size_t n);
 /* trailer: secrets in it are overwritten already; NULL without one. */
 void exchange_response_end(struct exchange *x, bool reusable, const struct http_fields *trailer);
+/* How long it may be without an octet either way; x may be NULL. */
+uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise);
 void exchange_tick(struct exchange *x); /* about once a second: what waits for too long */
 bool exchange_response_full(const struct exchange *x); /* the upstream half should stop reading */
 void exchange_upstream_drained(struct exchange *x);

@@ -857,7 +857,7 @@ void client_sweep(struct worker *w)
 				unfinished_head(cl, "head_timeout");
 			if (c->closed || cl->state != CL_HTTP)
 				break;
-			if (now - c->active_ms > LIMIT_IDLE_MS && (cl->x == NULL || buf_len(&c->out) > 0 || cl->body_left))
+			if (now - c->active_ms > exchange_idle_ms(cl->x, LIMIT_IDLE_MS) && (cl->x == NULL || buf_len(&c->out) > 0 || cl->body_left))
 				end(cl, false);
 			break;
 		case CL_DNS:

@@ -616,7 +616,7 @@ void upstreams_sweep(struct upstreams *us)
 			connect_failed(u, REFUSAL_UPSTREAM_TIMEOUT, "the upstream did not finish the TLS handshake in time");
 		} else if (u->state == UP_BUSY && !u->head_done && u->head_ms != 0 && now - u->head_ms > LIMIT_HEAD_MS) {
 			lost(u, REFUSAL_UPSTREAM_TIMEOUT, "the upstream did not finish its response head in time"); /* K15 */
-		} else if (u->state == UP_BUSY && !c->paused && now - c->active_ms > LIMIT_IDLE_MS) {
+		} else if (u->state == UP_BUSY && !c->paused && now - c->active_ms > exchange_idle_ms(u->half.x, LIMIT_IDLE_MS)) {
 			lost(u, REFUSAL_UPSTREAM_TIMEOUT, "the upstream sent nothing for too long");
 		} else if (u->state == UP_BUSY && !u->head_done && u->head_ms == 0 && buf_len(&c->in) > 0) {
 			u->head_ms = now;

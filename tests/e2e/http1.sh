@@ -36,12 +36,26 @@ def serve(raw):
             tell("content", path, len(d)); return
         if path.startswith("/v1/ask-slow"): pass # says nothing until it has the content
         elif expect != "-": s.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if path.startswith("/v1/stall-head"): time.sleep(30); return
         body = f.read(n) if n else b""
+        if "transfer-encoding" in head:
+            last = b""
+            while True:
+                try: l2 = f.readline()
+                except OSError: return
+                if not l2: return
+                if l2 == b"\r\n" and last == b"0\r\n": break
+                last = l2
         tell("content", path, len(body))
         if path.startswith("/v1/hints"):
             for st in ("103 Early Hints", "102 Processing", "103 Early Hints"): s.sendall(("HTTP/1.1 %s\r\nLink: </a.css>\r\n\r\n" % st).encode())
         if path.startswith("/v1/trailers"):
             s.sendall(("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n5;n=\"v\"\r\nhello\r\n0\r\nX-Sum: 1\r\nX-Auth: %s\r\nContent-Length: 9\r\nSet-Cookie: a=b\r\n\r\n" % head.get("authorization", "")).encode())
+        elif path.startswith("/v1/stall-body"): s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\nhello\n"); time.sleep(30); return
+        elif path.startswith("/v1/long"): s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000)
+        elif path.startswith("/v1/endless"):
+            s.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for _ in range(200): s.sendall(b"64\r\n" + b"x" * 100 + b"\r\n")
         else: s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n")
 tell("up")
 while True:
@@ -105,4 +119,28 @@ run sh -c 'cd src && git push https://api.test/v1/repo.git HEAD:refs/heads/x' >"
 sed -i 's|POST /v1/\*\*|POST /v1/x|' "$WORK/policy.yaml"
 run sh -c 'cd src && git push https://api.test/v1/repo.git HEAD:refs/heads/x' >"$T/out" 2>&1
 has "a push in vain is refused at info/refs, readably" "$T/out" "allows fetching here, not pushing"
+# what a destination limits for itself
+sed -i 's|^    inject:|    limits: { request_body: 1000B, response_body: 1000B, head: 2s, idle: 3s }\n    inject:|; s|POST /v1/x|POST /v1/**|' "$WORK/policy.yaml"
+head -c 1001 /dev/zero >"$WORK/over"; head -c 1000 /dev/zero >"$WORK/just"
+cat >"$WORK/limits.sh" <<'S'
+c() { curl -sS -m 30 -o body -w '%{http_code} %{exitcode}' "$@"; echo " $(head -c 300 body | tr -d '\n\0')"; rm -f body; }
+echo "just $(c -T just https://api.test/v1/just)"
+echo "over $(c -T over https://api.test/v1/over)"
+echo "chunked $(c -H 'Transfer-Encoding: chunked' -T over https://api.test/v1/over-chunked)"
+echo "long $(c https://api.test/v1/long)"
+echo "endless $(c https://api.test/v1/endless)"
+echo "head $(c https://api.test/v1/stall-head)"
+echo "idle $(c https://api.test/v1/stall-body)"
+S
+run sh limits.sh >"$T/out" 2>&1
+has "limits: content of just that size passes" "$T/out" "just 200 0 hello"
+has "limits: more is refused" "$T/out" 'over 413 0 {"v":1,"error":"too_large"'
+has "limits: also without a length" "$T/out" 'chunked 413 0 {"v":1,"error":"too_large"'
+hasnt "limits: the origin never took it for the whole" "$T/origin.log" "content /v1/over"
+has "limits: a response that is too long" "$T/out" 'long 502 0 {"v":1,"error":"too_large"'
+if grep -q '^endless 200 \(18\|56\|92\)' "$T/out"; then ok "limits: one without a length is cut off, and the client can tell"; else not_ok "limits: one without a length is cut off, and the client can tell" "$(cat "$T/out")"; fi
+has "limits: a head that does not come" "$T/out" 'head 504 0 {"v":1,"error":"upstream_timeout"'
+if grep -q '^idle 200 \(18\|56\)' "$T/out"; then ok "limits: content that stops coming"; else not_ok "limits: content that stops coming" "$(cat "$T/out")"; fi
+record_lines >"$T/log"
+has "limits: recorded" "$T/log" "request deny too_large PUT api.test 443 /v1/over 413"
 check_done
