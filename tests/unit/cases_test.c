@@ -556,6 +556,7 @@ static void run_case(void **state)
 int main(void)
 {
 	struct CMUnitTest *tests;
+	int failed;
 	glob_t g;
 
 	if (glob("tests/cases/http1/*.case", 0, NULL, &g) != 0) {
@@ -568,5 +569,7 @@ int main(void)
 	tests = must_calloc(cases_n, sizeof(*tests));
 	for (size_t i = 0; i < cases_n; i++)
 		tests[i] = (struct CMUnitTest){ .name = cases[i].name, .test_func = run_case, .initial_state = &cases[i] };
-	return _cmocka_run_group_tests("cases", tests, cases_n, NULL, NULL);
+	failed = _cmocka_run_group_tests("cases", tests, cases_n, NULL, NULL);
+	free(tests);
+	return failed;
 }
