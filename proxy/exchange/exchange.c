@@ -478,6 +478,15 @@ static bool push_in_vain(struct exchange *x, const struct facts *asked)
 	return true;
 }
 
+/* B08: a request that says it passed a gateway of this kind. We add no Via ourselves: origins answer differently where one stands. */
+static bool loops(struct http_request *r)
+{
+	for (unsigned i = 0; i < r->fields.n; i++)
+		if (r->fields.f[i].fid == HF_VIA && str_find(r->fields.f[i].value, STR(" sallyport")) >= 0)
+			return true;
+	return false;
+}
+
 static void too_large(struct exchange *x)
 {
 	char text[120];
@@ -496,7 +505,7 @@ void exchange_start(struct exchange *x)
 	enum refusal_code why;
 	int found;
 
-	x->request_ended = x->req.framing == HTTP_BODY_NONE;
+	x->request_ended = x->req.framing == HTTP_BODY_NONE || (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length == 0);
 	if (!x->host->begin(x->host_arg, x, &why)) {
 		exchange_refuse(x, why, "requests cannot be recorded at the moment, so none is let through");
 		return;
@@ -517,6 +526,10 @@ void exchange_start(struct exchange *x)
 		return;
 	if (!http_request_strip(&x->req, &fault)) {
 		exchange_malformed(x, &fault);
+		return;
+	}
+	if (loops(&x->req)) {
+		malformed(x, "via_loop");
 		return;
 	}
 	f.scheme = x->scheme;
@@ -938,7 +951,7 @@ static bool may_retry(const struct exchange *x)
 	static const char *const idempotent[] = { "GET", "HEAD", "OPTIONS", "PUT", "DELETE" };
 
 	/* RFC 9110 9.2.2: a reused connection that turns out closed, nothing received, nothing but the head sent */
-	if (x->retried || x->response_started || x->interim > 0 || x->up == NULL || !x->up->reused || x->request_sent_any || x->req.framing != HTTP_BODY_NONE)
+	if (x->retried || x->response_started || x->interim > 0 || x->up == NULL || !x->up->reused || x->up->answered || x->request_sent_any || x->req.framing != HTTP_BODY_NONE)
 		return false;
 	for (size_t i = 0; i < sizeof(idempotent) / sizeof(idempotent[0]); i++)
 		if (str_eq(x->req.method, str_of(idempotent[i])))

@@ -42,6 +42,7 @@ struct upstream_half {
 	const struct upstream_half_ops *ops;
 	struct exchange *x; /* set by the exchange while joined */
 	bool reused;        /* taken from the pool: it may turn out dead */
+	bool answered;      /* when it is lost: octets of an unfinished head had come (K09) */
 };
 struct upstream_half_ops {
 	void (*head)(struct upstream_half *u, const struct http_request *r, struct str host, struct str target, enum http_framing framing, uint64_t length);

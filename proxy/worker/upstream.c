@@ -57,6 +57,7 @@ struct origin {
 	struct upstream *idle;
 	size_t idle_n;
 	struct waiting *wait, **wait_tail;
+	size_t wait_n, dials; /* exchanges that wait; connections on their way to being ready */
 	SSL_SESSION *session; /* newest ticket; used once */
 };
 struct upstreams {
@@ -122,6 +123,7 @@ static struct exchange *next_waiting(struct origin *o)
 	o->wait = wt->next;
 	if (o->wait == NULL)
 		o->wait_tail = &o->wait;
+	o->wait_n--;
 	free(wt);
 	return x;
 }
@@ -160,6 +162,13 @@ static void to_pool(struct upstream *u, bool reused)
 	o->idle_n++;
 }
 
+/* Connected, and verified: it may carry requests. */
+static void ready(struct upstream *u)
+{
+	u->origin->dials--;
+	to_pool(u, false);
+}
+
 static void unlink_idle(struct upstream *u)
 {
 	struct origin *o = u->origin;
@@ -173,12 +182,15 @@ static void unlink_idle(struct upstream *u)
 	}
 }
 
-static void fail_one(struct origin *o, enum refusal_code code, const char *cause)
+/*
+ * A connection did not come about. Who waits is not told which one is for whom: one of them fails if there are no longer
+ * enough on their way, and nobody does for the connection of an exchange that has ended meanwhile.
+ */
+static void dial_failed(struct origin *o, enum refusal_code code, const char *cause)
 {
-	struct exchange *x = next_waiting(o);
-
-	if (x != NULL)
-		exchange_upstream_failed(x, code, cause);
+	o->dials--;
+	if (o->wait_n > o->dials)
+		exchange_upstream_failed(next_waiting(o), code, cause);
 }
 
 /* No longer under way: forgets its handle. */
@@ -210,6 +222,7 @@ static bool dial(struct upstreams *us, struct origin *o)
 	if (us->dialing != NULL)
 		us->dialing->prev_dialing = &u->next_dialing;
 	us->dialing = u;
+	o->dials++;
 	return true;
 }
 
@@ -234,6 +247,7 @@ void upstreams_acquire(struct upstreams *us, struct exchange *x, const struct up
 	wt->next = NULL;
 	*o->wait_tail = wt;
 	o->wait_tail = &wt->next;
+	o->wait_n++;
 	if (!dial(us, o)) {
 		upstreams_cancel(us, x);
 		exchange_upstream_failed(x, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects is down");
@@ -252,6 +266,7 @@ void upstreams_cancel(struct upstreams *us, struct exchange *x)
 				*p = wt->next;
 				if (*p == NULL)
 					o->wait_tail = p;
+				o->wait_n--;
 				free(wt);
 				return;
 			}
@@ -261,7 +276,7 @@ void upstreams_cancel(struct upstreams *us, struct exchange *x)
 
 static void connect_failed(struct upstream *u, enum refusal_code code, const char *cause)
 {
-	fail_one(u->origin, code, cause);
+	dial_failed(u->origin, code, cause);
 	conn_close(&u->c);
 }
 
@@ -273,7 +288,7 @@ static void handshake(struct upstream *u)
 	if (r == 1) {
 		u->facts.tls_us = clock_mono_us() - u->since_us;
 		tls_peer_facts(u->c.ssl, &u->facts);
-		to_pool(u, false); /* ready to carry requests */
+		ready(u);
 		return;
 	}
 	e = SSL_get_error(u->c.ssl, r);
@@ -309,7 +324,7 @@ void upstreams_dialed(struct upstreams *us, const struct ipc_msg *m, int *fd_tak
 		struct origin *o = u->origin;
 
 		free(u);
-		fail_one(o, d->status < sizeof(codes) / sizeof(codes[0]) && d->status != DIAL_OK ? codes[d->status] : REFUSAL_UPSTREAM_UNREACHABLE, cause);
+		dial_failed(o, d->status < sizeof(codes) / sizeof(codes[0]) && d->status != DIAL_OK ? codes[d->status] : REFUSAL_UPSTREAM_UNREACHABLE, cause);
 		return;
 	}
 	*fd_taken = 1;
@@ -317,7 +332,7 @@ void upstreams_dialed(struct upstreams *us, const struct ipc_msg *m, int *fd_tak
 	u->since_ms = loop_now_ms(us->w->loop);
 	u->since_us = clock_mono_us();
 	if (u->origin->scheme != SCHEME_HTTPS) {
-		to_pool(u, false); /* ready to carry requests */
+		ready(u);
 		return;
 	}
 	ssl = tls_upstream(us->w->tls, &u->origin->dest, &u->origin->host, u->origin, &why);
@@ -342,12 +357,13 @@ void upstreams_dialer_lost(struct upstreams *us)
 		struct upstream *u = us->dialing;
 
 		undial(u);
+		u->origin->dials--;
 		free(u);
 	}
 	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
 		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next)
-			while (o->wait != NULL)
-				fail_one(o, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects went down");
+			while (o->wait_n > o->dials)
+				exchange_upstream_failed(next_waiting(o), REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects went down");
 }
 
 static void free_conn(struct conn *c)
@@ -368,6 +384,7 @@ static void lost(struct upstream *u, enum refusal_code code, const char *cause)
 	struct exchange *x = u->half.x;
 
 	u->half.x = NULL;
+	u->half.answered = buf_len(&u->c.in) > 0;
 	u->c.failed = true;
 	conn_close(&u->c);
 	if (x != NULL)
