@@ -117,9 +117,12 @@ int netns_setup(int sockets[NETNS_SOCKETS], bool *transparent, struct err *err)
 	if (sysctl_write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0", err) < 0 || sysctl_write("/proc/sys/net/ipv4/icmp_echo_ignore_all", "1", err) < 0 ||
 	    (v6 && sysctl_write("/proc/sys/net/ipv6/icmp/echo_ignore_all", "1", err) < 0))
 		return -1;
-	b.n = b.acks = b.seq = 0;
-	netlink_encode_tproxy(&b, v6);
-	*transparent = netlink_run(NETLINK_NETFILTER, &b, "nftables", &nft) == 0;
+	*transparent = false;
+	for (int reset = 1; reset >= 0 && !*transparent; reset--) {
+		b.n = b.acks = b.seq = 0;
+		netlink_encode_tproxy(&b, v6, reset);
+		*transparent = netlink_run(NETLINK_NETFILTER, &b, "nftables", &nft) == 0;
+	}
 	return 0;
 }
 

@@ -16,7 +16,7 @@ def bind(family, kind, address, port, options):
     s = socket.socket(family, kind)
     try:
         for o in options: s.setsockopt(socket.SOL_SOCKET, o, 1)
-        if family == V6 and address.startswith("::ffff"): s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if family == V6: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not address.startswith("::ffff"))
         s.bind((address, port))
         if kind == S: s.listen(16)
     except OSError:
