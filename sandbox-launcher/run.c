@@ -81,6 +81,21 @@ static void open_streams(void)
 		close(fd);
 }
 
+/*
+ * A directory that comes in as a standard stream leads to the host's tree around it: nothing but Landlock would stop an open
+ * below it, and nothing at all a connect to a unix socket there (/proc/self/fd/0/../run/...).
+ */
+static int check_streams(struct err *err)
+{
+	static const char *const names[] = { "standard input", "standard output", "standard error" };
+	struct stat st;
+
+	for (int fd = 0; fd < 3; fd++)
+		if (fstat(fd, &st) == 0 && (S_ISDIR(st.st_mode) || (fcntl(fd, F_GETFL) & O_PATH)))
+			return err_set(err, EISDIR, "%s is a directory, or only a place: it would lead out of the sandbox", names[fd]);
+	return 0;
+}
+
 static int find_places(struct run *r, const char **policy, struct err *err)
 {
 	char real[PATH_MAX];
@@ -392,7 +407,11 @@ static int start(struct run *r, int *status, struct err *err)
 		m->terminal_slave = fds[1];
 	}
 	link_send(m->link_fd, NOTE_GO, 0, 0, NULL, NULL, 0);
-	return next_note(r, NOTE_STARTED, &n, fds, &fd_n, status, err);
+	if (next_note(r, NOTE_STARTED, &n, fds, &fd_n, status, err) < 0)
+		return -1;
+	if (n.a == 0)
+		say_note("this kernel has no Landlock: the file view rests on mounts alone (require: [landlock] refuses)");
+	return 0;
 }
 
 static void abandon(struct run *r)
@@ -429,7 +448,7 @@ static int run_checked(struct run *r, int *status, struct err *err)
 	struct plan_secrets *secrets = arena_zalloc(&r->plan.mem, sizeof(*secrets));
 	struct monitor_end end;
 
-	if (make_plan(r, secrets, err) < 0)
+	if (check_streams(err) < 0 || make_plan(r, secrets, err) < 0)
 		return -1;
 	if (r->o.show_plan) {
 		plan_print(&r->plan, stdout);

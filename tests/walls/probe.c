@@ -848,6 +848,9 @@ static void unix_sockets(int argc, char **argv)
 			if (open)
 				break;
 		}
+		for (char *c = argv[i]; *c; c++)
+			if (*c == ' ')
+				*c = '_'; /* one word */
 		errno = e;
 		told(argv[i], open ? 0 : -1, (const int[]){ ENOENT, ECONNREFUSED, EACCES, EPERM, 0 });
 	}
