@@ -414,6 +414,19 @@ static int start(struct run *r, int *status, struct err *err)
 	return 0;
 }
 
+/* The command's streams are its own: a pipe must end when it closes its side. Ours are needed only to relay a terminal. */
+static void release_streams(const struct options *o)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0)
+		return;
+	dup2(null, STDIN_FILENO);
+	if (o->status_fd != STDOUT_FILENO)
+		dup2(null, STDOUT_FILENO);
+	close(null);
+}
+
 static void abandon(struct run *r)
 {
 	struct monitor *m = &r->monitor;
@@ -435,6 +448,8 @@ static int finish(struct run *r, const struct monitor_end *end)
 	guard_finish(&r->guard);
 	if (strcmp(end->reason, "timeout") == 0)
 		say_note("the time was up");
+	else if (strcmp(end->reason, "terminated") == 0)
+		say_note("the command did not end when it was asked to: it was killed");
 	else if (strcmp(end->reason, "killed") == 0)
 		say_error("the sandbox was killed from outside");
 	if (refused > 0)
@@ -463,12 +478,14 @@ static int run_checked(struct run *r, int *status, struct err *err)
 	environ_wipe();
 	if (r->plan.was_root && !r->plan.stop_on_loss && connector_start(&r->connector, &r->gateway, err) < 0)
 		return -1;
-	if (plan_drop(&r->plan, err) < 0 || guard_prepare(&r->guard, &r->plan, &r->policy.wish, secrets, err) < 0 || guard_start(&r->guard, err) < 0)
+	if (plan_drop(&r->plan, err) < 0 || guard_prepare(&r->guard, &r->plan, &r->policy.wish, secrets, err) < 0 || guard_start(&r->guard, r->plan.tty, err) < 0)
 		return -1;
 	if (start(r, status, err) < 0) {
 		abandon(r);
 		return -1;
 	}
+	if (r->monitor.terminal < 0)
+		release_streams(&r->o);
 	r->monitor.registered = &r->reg;
 	r->monitor.connector = &r->connector;
 	r->monitor.sandbox = &r->sandbox;

@@ -127,6 +127,11 @@ if ! grep -q 'NAMES\|CONNECTED' "$T/out" && grep -q 'is a directory' "$T/out"; t
 (cd "$WORK" && timeout 20 "$SP" run --quiet -- sh -c 'cat >/dev/null; echo x >/proc/self/fd/0; echo $? ended' <"$T/host-file") >"$T/out" 2>&1
 [ "$(cat "$T/host-file")" = "$SECRET" ] && grep -q '[12] ended' "$T/out" && ok "a file as standard input cannot be opened again for writing" || not_ok "a file as standard input cannot be opened again for writing" "$(cat "$T/out" "$T/host-file")"
 
+# the launcher's field cases, meanwhile and with a gateway of their own
+mkdir -p "$T/fields" && chmod 755 "$T/fields"
+SALLYPORT_STATE=$T/state2 python3 "$walls/fields.py" "$SP" "$T/fields" UL01 UL02 UL04 UL06 >"$T/fields.out" 2>&1 &
+fields=$!
+
 # --- two sandboxes at once
 mkdir -p "$T/a" "$T/b" && chmod 755 "$T/a" "$T/b" && cp "$walls/neighbour.py" "$T/a/" && cp "$walls/neighbour.py" "$T/b/"
 (cd "$T/a" && timeout 60 "$SP" run --quiet --name neighbour-a -- sh -c 'python3 neighbour.py hold & while [ ! -e ready ]; do sleep 0.02; done; python3 neighbour.py try >at-home; touch tried; wait') >"$T/a.out" 2>&1 &
@@ -186,4 +191,89 @@ touch "$WORK/over"
 wait $theft
 grep -q '^end ' "$T/theft.out" && ok "the payload held $(awk '/^end/ {print $3}' "$T/theft.out") listeners all the while" || not_ok "the payload ran to its end" "$(tail -n 3 "$T/theft.out")"
 wait $holder
+
+# --- field cases of the launcher (those of exit statuses, streams and protected names that launcher.sh does not have)
+wait $fields
+while read -r verdict text; do
+	case $verdict in ok) ok "$text" ;; not) not_ok "${text#ok }" ;; esac
+done <"$T/fields.out"
+SALLYPORT_STATE=$T/state2 "$SP" stop --all >/dev/null 2>&1
+grep -q '^end$' "$T/fields.out" || not_ok "the launcher's field cases ran to their end" "$(tail "$T/fields.out")"
+cd "$WORK" || exit 1
+plain() { timeout 60 "$SP" run --quiet "$@"; }
+printf 'version: 1\nname: stop\nsandbox: { on_gateway_loss: stop }\n' >"$T/stop.yaml"
+plain --policy "$T/stop.yaml" -- sh -c 'touch up; exec sleep 50' >"$T/out" 2>&1 &
+p=$!
+PIDS+=($p)
+wait_for 20 test -e "$WORK/up"
+kill -9 "$(role_pid supervisor)"
+wait $p
+[ $? -eq 125 ] && grep -q 'gateway is gone' "$T/out" && ok "UL01: the gateway died, on_gateway_loss: stop: 125" || not_ok "UL01: the gateway died, on_gateway_loss: stop: 125" "$(cat "$T/out")"
+
+# UM01: threads, spawns and newer calls; UM02: what answers ENOSYS falls back
+plain -- python3 calls.py >"$T/out" 2>&1
+[ "$(grep -c 'as it should be' "$T/out")" -eq 9 ] && grep -q '^thread$' "$T/out" && grep -q '^spawned$' "$T/out" && grep -q '^run$' "$T/out" && ok "UM01 UM02: threads and spawns work, unknown and blocked calls answer ENOSYS" || not_ok "UM01 UM02: threads and spawns work, unknown and blocked calls answer ENOSYS" "$(cat "$T/out")"
+if [ -x /usr/bin/node ]; then
+	[ "$(plain -- /usr/bin/node -e 'require("dns").lookup("localhost", () => require("fs").readFile("/etc/hosts", () => console.log("read")))' 2>&1)" = read ] && ok "UM02: node runs" || not_ok "UM02: node runs"
+fi
+if [ "$(uname -m)" = x86_64 ]; then
+	printf 'int main(void) { int r; __asm__ volatile("int $0x80" : "=a"(r) : "a"(20) : "memory"); return 0; }\n' >"$T/i386.c"
+	"${CC:-cc}" -o "$WORK/i386" "$T/i386.c" 2>/dev/null
+	plain -- ./i386 >"$T/out" 2>&1; s=$?
+	case $s in 159 | 139) ok "UM02: a foreign call convention ends the program: $s" ;; *) not_ok "UM02: a foreign call convention ends the program" "$s" ;; esac
+fi
+
+# UM04: a wall that cannot be put up is no sandbox
+"${CC:-cc}" -Wall -Wextra -o "$T/less" "$walls/less.c" >"$T/out" 2>&1 || not_ok "less builds" "$(cat "$T/out")"
+lacks() { # TEXT CALL ERRNO ARGUMENT...
+	local text=$1 nr=$2 e=$3 s; shift 3
+	rm -f "$WORK/started"
+	"$T/less" "$nr" "$e" timeout 30 "$SP" run --quiet "$@" -- touch started >"$T/out" 2>&1; s=$?
+	[ $s -eq 125 ] && [ ! -e "$WORK/started" ] && [ -s "$T/out" ] && ok "UM04: $text: 125, nothing starts" || not_ok "UM04: $text: 125, nothing starts" "$s $(cat "$T/out")"
+}
+case $(uname -m) in x86_64) NR_SECCOMP=317 NR_CAPSET=126 NR_PIVOT=155 ;; *) NR_SECCOMP=277 NR_CAPSET=91 NR_PIVOT=41 ;; esac
+plain -- sh -c 'touch up2; while [ ! -e over2 ]; do sleep 0.05; done' & # holds a gateway that was started on the whole kernel
+holder=$!
+PIDS+=($holder)
+wait_for 20 test -e up2
+lacks "no seccomp filter" $NR_SECCOMP 1
+lacks "capabilities cannot be dropped" $NR_CAPSET 1
+lacks "the root cannot be changed" $NR_PIVOT 1
+lacks "Landlock is there and fails" 446 1
+lacks "mount flags cannot be set" 442 1
+printf 'version: 1\nname: l\nsandbox: { require: [landlock] }\n' >"$T/landlock.yaml"
+lacks "no Landlock, which the policy requires" 444 38 --policy "$T/landlock.yaml"
+"$T/less" 444 38 timeout 30 "$SP" run -- true >"$T/out" 2>&1
+has "UM04: no Landlock is said" "$T/out" "no Landlock"
+printf 'version: 1\nname: r\nsandbox: { filesystem: { read: [ %s/none, /etc/hostname ], hide: [ none/there ], write: [ . ] } }\n' "$T" >"$T/missing.yaml"
+timeout 30 "$SP" run --policy "$T/missing.yaml" -- sh -c 'touch started && echo wrote' >"$T/out" 2>&1
+grep -q "read: $T/none does not exist" "$T/out" && grep -q 'hide: none/there does not exist' "$T/out" && grep -q wrote "$T/out" && ok "UM04: a path that does not exist is said, the other rules hold" || not_ok "UM04: a path that does not exist is said" "$(cat "$T/out")"
+printf 'version: 1\nname: w\nsandbox: { filesystem: { write: [ %s/none ] } }\n' "$T" >"$T/missing.yaml"
+plain --policy "$T/missing.yaml" -- true >"$T/out" 2>&1
+[ $? -eq 125 ] && grep -q "$T/none" "$T/out" && ok "UM04: a writable one that does not exist is an error" || not_ok "UM04: a writable one that does not exist is an error" "$(cat "$T/out")"
+printf 'version: 1\nname: n\nsandbox: { filesystem: { write: [] } }\n' >"$T/nothing.yaml"
+rm -f started
+plain --policy "$T/nothing.yaml" -- sh -c 'touch started; ls -A; echo ended' >"$T/out" 2>&1
+[ ! -e started ] && grep -q ended "$T/out" && ! grep -q policy.yaml "$T/out" && ok "write: [] shares nothing" || not_ok "write: [] shares nothing" "$(cat "$T/out")"
+touch over2
+wait $holder
+
+# UM05: read-only things in a writable folder stay what they are; nothing is left behind
+mkdir -p "$T/ws/.git" "$T/ws/sub/deep" && cd "$T/ws" || exit 1
+echo agents >AGENTS.md; echo deep >sub/deep/keep; echo ok >plain
+printf 'version: 1\nname: p\nsandbox: { filesystem: { write: [ . ], protect: [ AGENTS.md, sub/deep/keep, not/there/yet ] } }\n' >"$T/protect.yaml"
+find . | sort >"$T/tree.before"
+plain --policy "$T/protect.yaml" -- bash -c '
+	echo x >>AGENTS.md; mv AGENTS.md a; rm -f AGENTS.md; echo y >y; ln -f y AGENTS.md; mv -f y AGENTS.md; cp --remove-destination plain AGENTS.md; ln AGENTS.md b && echo z >>b; chmod 777 AGENTS.md; truncate -s 0 AGENTS.md
+	python3 -c "import ctypes; print(ctypes.CDLL(None).renameat2(-100, b\"plain\", -100, b\"AGENTS.md\", 2))"
+	rm -rf .git/hooks; mv .git g; mkdir .git/hooks; echo evil >.git/hooks/pre-commit; mv sub s2; mv sub/deep d2; echo x >sub/deep/keep; rm -rf sub; mkdir -p not/there/yet; echo x >not; rmdir not; rm -rf not; touch not/x
+	rm -rf y b d2; echo ended' >"$T/out" 2>&1 # a directory that cannot be moved is copied by mv
+find . | sort >"$T/tree.after"
+cmp -s "$T/tree.before" "$T/tree.after" && grep -q '^ended$' "$T/out" && [ "$(cat AGENTS.md sub/deep/keep plain)" = "agents
+deep
+ok" ] && [ "$(stat -c %a AGENTS.md)" != 777 ] && ok "UM05: protected files and their folders cannot be changed, renamed, linked or made; nothing stays" || not_ok "UM05: protected files and their folders cannot be changed, renamed, linked or made; nothing stays" "$(diff "$T/tree.before" "$T/tree.after"; head -v AGENTS.md sub/deep/keep plain; cat "$T/out")"
+ln -s "$T/ws/sub" "$T/ws/rooted"
+printf 'version: 1\nname: p\nsandbox: { filesystem: { write: [ rooted/deep ] } }\n' >"$T/protect.yaml"
+plain --policy "$T/protect.yaml" -- touch sub/deep/made >"$T/out" 2>&1
+[ $? -eq 125 ] && [ ! -e sub/deep/made ] && ok "UM05: a shared folder behind a link is refused" || not_ok "UM05: a shared folder behind a link is refused" "$(cat "$T/out")"
 check_done
