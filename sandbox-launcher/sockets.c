@@ -27,9 +27,9 @@
 #include "../common/base/must.h"
 #include "say.h"
 
-#define TABLES_MAX 4096     /* network namespaces */
+#define TABLES_MAX 4096	    /* network namespaces */
 #define ENTRIES_MAX 2000000 /* of all searched folders; then it is said */
-#define DEPTH_MAX 200       /* an open directory each */
+#define DEPTH_MAX 200	    /* an open directory each */
 
 struct search {
 	struct plan *p;
@@ -39,7 +39,7 @@ struct search {
 	unsigned long entries;
 	ino_t tables[TABLES_MAX]; /* of the tables that were read */
 	unsigned tables_n;
-	char path[PATH_MAX];      /* of the directory that is searched */
+	char path[PATH_MAX]; /* of the directory that is searched */
 };
 
 static void take(struct search *s, const char *path)
@@ -168,7 +168,8 @@ static void search_dir(struct search *s, int fd, unsigned depth)
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
 		if (type == DT_UNKNOWN && fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-			type = S_ISDIR(st.st_mode) ? DT_DIR : S_ISSOCK(st.st_mode) ? DT_SOCK : DT_REG;
+			type = S_ISDIR(st.st_mode) ? DT_DIR : S_ISSOCK(st.st_mode) ? DT_SOCK
+										   : DT_REG;
 		if (++s->entries > ENTRIES_MAX || depth > DEPTH_MAX)
 			s->gave_up = true;
 		if ((type != DT_DIR && type != DT_SOCK) || snprintf(s->path + n, sizeof(s->path) - n, "/%s", e->d_name) >= (int)(sizeof(s->path) - n))

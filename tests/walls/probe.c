@@ -102,8 +102,10 @@ static int once(int fd)
 
 static void sockets(void)
 {
-	static const struct { int family; const char *name; } named[] = { { AF_PACKET, "packet" }, { 40, "vsock" }, { 38, "alg" }, { 15, "key" }, { 44, "xdp" }, { 31, "bluetooth" }, { 29, "can" }, { 30, "tipc" },
-		{ 21, "rds" }, { 43, "smc" }, { 41, "kcm" }, { 42, "qipcrtr" }, { 45, "mctp" }, { 35, "phonet" }, { 33, "rxrpc" }, { 24, "pppox" }, { 27, "infiniband" }, { 36, "ieee802154" }, { 39, "nfc" } };
+	static const struct {
+		int family;
+		const char *name;
+	} named[] = { { AF_PACKET, "packet" }, { 40, "vsock" }, { 38, "alg" }, { 15, "key" }, { 44, "xdp" }, { 31, "bluetooth" }, { 29, "can" }, { 30, "tipc" }, { 21, "rds" }, { 43, "smc" }, { 41, "kcm" }, { 42, "qipcrtr" }, { 45, "mctp" }, { 35, "phonet" }, { 33, "rxrpc" }, { 24, "pppox" }, { 27, "infiniband" }, { 36, "ieee802154" }, { 39, "nfc" } };
 	char name[64];
 
 	begin("sockets");
@@ -194,7 +196,11 @@ static void rt_attr(struct rt *m, uint16_t type, const void *p, size_t n)
 static int rt_ask(struct rt *m)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
-	struct { struct nlmsghdr h; struct nlmsgerr e; char room[1024]; } in;
+	struct {
+		struct nlmsghdr h;
+		struct nlmsgerr e;
+		char room[1024];
+	} in;
 	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
 
 	m->h.nlmsg_flags |= NLM_F_REQUEST | NLM_F_ACK;
@@ -433,14 +439,16 @@ static void streams(const unsigned *ports, unsigned port_n)
 				foreign++;
 				printf("streams %s OPEN answers %.12s\n", what[i], first[i]);
 			}
-done:
+		done:
 			close(fds[i].fd);
 			fds[i].fd = -1;
 			left--;
 		}
 	}
 	attempts++;
-	printf("streams answers %s: %u connected of which %u closed, %u told no; %u refused, %u never ended\n", foreign ? "OPEN" : left ? "odd" : "refused by-the-gateway", n, closed, answered, refused, left);
+	printf("streams answers %s: %u connected of which %u closed, %u told no; %u refused, %u never ended\n", foreign ? "OPEN" : left ? "odd"
+																	: "refused by-the-gateway",
+	       n, closed, answered, refused, left);
 	end();
 	printf("streams-tried %u\n", n + refused);
 }
@@ -460,7 +468,9 @@ static int by_thread_of_namespace(int flags)
 
 static int clone3_namespace(unsigned long long flags)
 {
-	struct { uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup; } a = { .flags = flags, .exit_signal = SIGCHLD };
+	struct {
+		uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+	} a = { .flags = flags, .exit_signal = SIGCHLD };
 	pid_t p = (pid_t)syscall(__NR_clone3, &a, sizeof(a));
 
 	if (p == 0)
@@ -532,7 +542,10 @@ static int by_int80(void)
 	if (pid == 0) {
 		int r;
 
-		__asm__ volatile("int $0x80" : "=a"(r) : "a"(20 /* getpid of i386 */) : "memory", "r8", "r9", "r10", "r11");
+		__asm__ volatile("int $0x80"
+				 : "=a"(r)
+				 : "a"(20 /* getpid of i386 */)
+				 : "memory", "r8", "r9", "r10", "r11");
 		_exit(r > 0 ? 0 : 1);
 	}
 	waitpid(pid, &status, 0);
@@ -757,10 +770,10 @@ static void tree(const char *name, const char *root)
 static void files(int argc, char **argv)
 {
 	static const char *const kernel_files[] = { "/proc/kcore", "/proc/kmsg", "/proc/kallsyms-write", "/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/net/ipv4/ip_forward",
-		"/proc/sys/net/ipv4/ip_unprivileged_port_start", "/proc/sys/user/max_user_namespaces", "/proc/timer_list-write", "/proc/1/environ", "/proc/1/mem", "/proc/1/maps", "/proc/1/fd/3", "/proc/1/ns/net",
-		"/proc/1/root/etc/passwd", "/proc/1/cwd/x", "/proc/keys", "/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg", "/dev/kvm", "/dev/net/tun", "/dev/fuse", "/dev/userfaultfd", "/dev/vsock", "/dev/vhost-vsock",
-		"/dev/vhost-net", "/dev/loop-control", "/dev/sda", "/dev/vda", "/dev/console", "/dev/tty0", "/dev/uinput", "/dev/mapper/control", "/sys/kernel/uevent_helper", "/sys/kernel/debug/x", "/sys/kernel/tracing/trace",
-		"/sys/fs/cgroup/cgroup.procs", "/sys/fs/bpf/x", "/sys/power/state", "/sys/kernel/security/x" };
+						    "/proc/sys/net/ipv4/ip_unprivileged_port_start", "/proc/sys/user/max_user_namespaces", "/proc/timer_list-write", "/proc/1/environ", "/proc/1/mem", "/proc/1/maps", "/proc/1/fd/3", "/proc/1/ns/net",
+						    "/proc/1/root/etc/passwd", "/proc/1/cwd/x", "/proc/keys", "/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg", "/dev/kvm", "/dev/net/tun", "/dev/fuse", "/dev/userfaultfd", "/dev/vsock", "/dev/vhost-vsock",
+						    "/dev/vhost-net", "/dev/loop-control", "/dev/sda", "/dev/vda", "/dev/console", "/dev/tty0", "/dev/uinput", "/dev/mapper/control", "/sys/kernel/uevent_helper", "/sys/kernel/debug/x", "/sys/kernel/tracing/trace",
+						    "/sys/fs/cgroup/cgroup.procs", "/sys/fs/bpf/x", "/sys/power/state", "/sys/kernel/security/x" };
 	char name[PATH_MAX + 16];
 	FILE *f;
 	bool bad = false;
@@ -817,7 +830,8 @@ static void files(int argc, char **argv)
 		}
 	}
 	attempts++;
-	printf("files mount-flags %s\n", f == NULL ? "odd none" : bad ? "OPEN" : "refused nosuid nodev");
+	printf("files mount-flags %s\n", f == NULL ? "odd none" : bad ? "OPEN"
+								      : "refused nosuid nodev");
 	end();
 }
 
