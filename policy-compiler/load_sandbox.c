@@ -46,15 +46,22 @@ static void on_texts(void *arg, const struct schema_row *row, const struct schem
 		add(arg, row->key, v->items[i]->text);
 }
 
-/* Names of folders and files: absolute, below ~, or relative to the working directory. */
+/*
+ * Names of folders and files: absolute, below ~, or relative to the working directory. An empty list says "nothing", not "as
+ * without it": it goes into the table as one empty name.
+ */
 static void on_paths(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	struct section_ctx *c = arg;
 
+	if (v->n == 0)
+		add(c, row->key, STR(""));
 	for (unsigned i = 0; i < v->n; i++) {
 		struct str s = v->items[i]->text;
 
-		if (s.n >= 4096)
+		if (s.n == 0)
+			ERROR_AT(c->l, v->items[i], "an entry of `%s` is empty", row->key);
+		else if (s.n >= 4096)
 			ERROR_AT(c->l, v->items[i], "an entry of `%s` is too long", row->key);
 		else if (s.p[0] == '~' && s.n > 1 && s.p[1] != '/')
 			ERROR_AT(c->l, v->items[i], "`%.*s`: only ~ and ~/... are known, not another user's home", DIAG_STR(s));

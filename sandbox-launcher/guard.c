@@ -6,7 +6,8 @@
  * first missing component, and taken away at the end. A directory, since git and most tools overlook empty directories.
  *
  * Several sandboxes may share one folder: each holds a shared lock on every placeholder, and only who can get the exclusive
- * one removes it. The sweeper is a process of its own outside the sandbox, so that a killed launcher leaves nothing behind;
+ * one removes it. The sweeper is a process of its own outside the sandbox, so that a killed launcher leaves nothing behind
+ * (nor the caller's terminal in raw mode);
  * what even it could not remove is adopted by the next run, which knows it by the mode.
  *
  * `.git/commondir` and `.git/config.worktree` can have no placeholder (git dies of an unreadable commondir) but would
@@ -29,6 +30,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "../common/base/must.h"
@@ -421,6 +423,16 @@ static void sweep(const struct guard *g)
 	}
 }
 
+/* Only if nobody has set it since: a shell that is back may have its own modes already. */
+static void restore_terminal(const struct guard *g)
+{
+	struct termios now, raw = g->modes;
+
+	cfmakeraw(&raw);
+	if (tcgetattr(STDIN_FILENO, &now) == 0 && now.c_lflag == raw.c_lflag && now.c_iflag == raw.c_iflag && now.c_oflag == raw.c_oflag)
+		tcsetattr(STDIN_FILENO, TCSANOW, &g->modes);
+}
+
 static void sweeper_main(const struct guard *g, int life, int done)
 {
 	struct pollfd fds[2] = { { .fd = life, .events = 0 }, { .fd = -1, .events = POLLIN } };
@@ -451,16 +463,19 @@ static void sweeper_main(const struct guard *g, int life, int done)
 			remove_redirects(g);
 		}
 	}
+	if (g->tty)
+		restore_terminal(g);
 	sweep(g);
 	(void)!write(done, "", 1);
 	_exit(0);
 }
 
-int guard_start(struct guard *g, struct err *err)
+int guard_start(struct guard *g, bool tty, struct err *err)
 {
 	int life[2], done[2];
 
-	if (g->held_n == 0 && g->git_n == 0)
+	g->tty = tty && tcgetattr(STDIN_FILENO, &g->modes) == 0;
+	if (g->held_n == 0 && g->git_n == 0 && !g->tty)
 		return 0;
 	if (pipe2(life, O_CLOEXEC) != 0 || pipe2(done, O_CLOEXEC) != 0) {
 		sweep(g);
@@ -476,10 +491,12 @@ int guard_start(struct guard *g, struct err *err)
 		return err_errno(err, "cannot start the sweeper");
 	}
 	if (g->sweeper == 0) {
-		/* Nothing is inherited but the pipe and the folders: not the terminal, not the control connection. */
-		int keep[GUARD_NAMES_MAX * 2 + PLAN_PATHS_MAX + 2];
+		/* Nothing is inherited but the pipe, the folders and the terminal that is restored: not the control connection. */
+		int keep[GUARD_NAMES_MAX * 2 + PLAN_PATHS_MAX + 3];
 		unsigned n = 0;
 
+		if (g->tty)
+			keep[n++] = STDIN_FILENO;
 		keep[n++] = life[0];
 		keep[n++] = done[1];
 		for (unsigned i = 0; i < g->held_n; i++)

@@ -19,6 +19,7 @@
 #define EXIT_TIMEOUT 124
 #define EXIT_OURS 125
 #define GRACE_MS 2000      /* between asking the command to end and ending it */
+#define TERM_GRACE_MS 4000 /* when somebody else asked it (a service manager, a terminal that is closed) */
 #define RECONNECT_MS 500
 
 static const int passed_on[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT, SIGALRM };
@@ -29,7 +30,7 @@ struct watch_state {
 	bool has_terminal;
 	int signals;
 	uint64_t deadline_ms, kill_ms, reconnect_ms; /* 0: none */
-	bool exited, timed_out, lost, stopped_for_loss, ended;
+	bool exited, timed_out, lost, stopped_for_loss, terminated, ended;
 	int wait_status;
 };
 
@@ -63,6 +64,22 @@ static void to_command(const struct watch_state *w, int sig, bool group)
 	link_send(w->m->link_fd, NOTE_SIGNAL, sig, group, NULL, NULL, 0);
 }
 
+static bool ignored(int sig)
+{
+	struct sigaction now;
+
+	return sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+/* Who asks the launcher to end means all of the sandbox: what does not end by itself is ended. */
+static void terminate(struct watch_state *w)
+{
+	if (w->kill_ms)
+		return;
+	w->terminated = true;
+	w->kill_ms = now_ms() + TERM_GRACE_MS;
+}
+
 static void on_signal(struct watch_state *w, const struct signalfd_siginfo *si)
 {
 	int sig = (int)si->ssi_signo;
@@ -84,9 +101,17 @@ static void on_signal(struct watch_state *w, const struct signalfd_siginfo *si)
 		if (w->has_terminal)
 			terminal_foreground(&w->terminal);
 		return;
+	case SIGTERM:
+		terminate(w);
+		break;
+	case SIGHUP: /* not under nohup, and not as a word between daemons */
+		if (from_terminal && !ignored(SIGHUP))
+			terminate(w);
+		break;
 	default:
-		to_command(w, sig, from_terminal);
+		break;
 	}
+	to_command(w, sig, from_terminal);
 }
 
 static void end_command(struct watch_state *w)
@@ -123,7 +148,18 @@ static void gateway_returned(struct watch_state *w)
 		gateway_reconnect(w->m->gateway, &err);
 	if (w->m->gateway->fd < 0)
 		return;
-	netns_revive(w->m->sockets);
+	if (netns_revive(w->m->sockets) < 0) {
+		bool taken = errno == EADDRINUSE;
+
+		gateway_close(w->m->gateway);
+		if (taken) {
+			say_error("a program in the sandbox listens on the gateway's port: the sandbox is stopped");
+			w->stopped_for_loss = true;
+			w->reconnect_ms = 0;
+			w->kill_ms = now_ms();
+		}
+		return;
+	}
 	if (gateway_register(w->m->gateway, w->m->registered, w->m->sandbox, &again, &err) < 0) {
 		netns_refuse(w->m->sockets);
 		gateway_close(w->m->gateway);
@@ -204,7 +240,7 @@ static void conclude(const struct watch_state *w, struct monitor_end *end)
 	else if (w->exited)
 		*end = (struct monitor_end){ 128 + WTERMSIG(w->wait_status), "signal" };
 	else
-		*end = (struct monitor_end){ 128 + SIGKILL, "killed" };
+		*end = (struct monitor_end){ 128 + SIGKILL, w->terminated ? "terminated" : "killed" };
 }
 
 void monitor_run(struct monitor *m, struct monitor_end *end)

@@ -122,6 +122,10 @@ void netlink_encode_links(struct netlink_batch *b, int lo, bool v6)
 #define NFT_TYPE(t) ((uint16_t)((NFNL_SUBSYS_NFTABLES << 8) | (t)))
 #define TABLE "sallyport"
 #define CHAIN "prerouting"
+#define ANY_PORT 0
+#define TCP_FLAGS_AT 13
+#define TCP_SYN 0x02
+#define TCP_ACK 0x10
 
 static void nft_begin(struct netlink_batch *b, uint16_t type, uint16_t flags)
 {
@@ -173,16 +177,20 @@ static void expr_end(struct rule *r)
 	netlink_nest_end(r->b, r->elem);
 }
 
+static void put_data(struct rule *r, uint16_t type, const void *p, size_t n)
+{
+	size_t v = netlink_nest(r->b, type);
+
+	netlink_put(r->b, NFTA_DATA_VALUE, p, n);
+	netlink_nest_end(r->b, v);
+}
+
 static void expr_cmp(struct rule *r, const void *p, size_t n)
 {
-	size_t v;
-
 	expr_begin(r, "cmp");
 	netlink_put_be32(r->b, NFTA_CMP_SREG, NFT_REG_1);
 	netlink_put_be32(r->b, NFTA_CMP_OP, NFT_CMP_EQ);
-	v = netlink_nest(r->b, NFTA_CMP_DATA);
-	netlink_put(r->b, NFTA_DATA_VALUE, p, n);
-	netlink_nest_end(r->b, v);
+	put_data(r, NFTA_CMP_DATA, p, n);
 	expr_end(r);
 }
 
@@ -195,7 +203,7 @@ static void expr_meta_is(struct rule *r, uint32_t key, uint8_t value)
 	expr_cmp(r, &value, sizeof(value));
 }
 
-static void expr_payload_is(struct rule *r, uint32_t base, uint32_t offset, const void *p, size_t n)
+static void expr_payload(struct rule *r, uint32_t base, uint32_t offset, size_t n)
 {
 	expr_begin(r, "payload");
 	netlink_put_be32(r->b, NFTA_PAYLOAD_DREG, NFT_REG_1);
@@ -203,22 +211,39 @@ static void expr_payload_is(struct rule *r, uint32_t base, uint32_t offset, cons
 	netlink_put_be32(r->b, NFTA_PAYLOAD_OFFSET, offset);
 	netlink_put_be32(r->b, NFTA_PAYLOAD_LEN, (uint32_t)n);
 	expr_end(r);
+}
+
+static void expr_payload_is(struct rule *r, uint32_t base, uint32_t offset, const void *p, size_t n)
+{
+	expr_payload(r, base, offset, n);
 	expr_cmp(r, p, n);
+}
+
+/* The first segment of a connection: SYN without ACK. */
+static void expr_opens(struct rule *r)
+{
+	uint8_t mask = TCP_SYN | TCP_ACK, none = 0, syn = TCP_SYN;
+
+	expr_payload(r, NFT_PAYLOAD_TRANSPORT_HEADER, TCP_FLAGS_AT, 1);
+	expr_begin(r, "bitwise");
+	netlink_put_be32(r->b, NFTA_BITWISE_SREG, NFT_REG_1);
+	netlink_put_be32(r->b, NFTA_BITWISE_DREG, NFT_REG_1);
+	netlink_put_be32(r->b, NFTA_BITWISE_LEN, 1);
+	put_data(r, NFTA_BITWISE_MASK, &mask, 1);
+	put_data(r, NFTA_BITWISE_XOR, &none, 1);
+	expr_end(r);
+	expr_cmp(r, &syn, 1);
 }
 
 static void expr_load(struct rule *r, uint32_t reg, const void *p, size_t n)
 {
-	size_t v;
-
 	expr_begin(r, "immediate");
 	netlink_put_be32(r->b, NFTA_IMMEDIATE_DREG, reg);
-	v = netlink_nest(r->b, NFTA_IMMEDIATE_DATA);
-	netlink_put(r->b, NFTA_DATA_VALUE, p, n);
-	netlink_nest_end(r->b, v);
+	put_data(r, NFTA_IMMEDIATE_DATA, p, n);
 	expr_end(r);
 }
 
-static void expr_accept(struct rule *r)
+static void expr_verdict(struct rule *r, uint32_t code)
 {
 	size_t v, w;
 
@@ -226,7 +251,7 @@ static void expr_accept(struct rule *r)
 	netlink_put_be32(r->b, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
 	v = netlink_nest(r->b, NFTA_IMMEDIATE_DATA);
 	w = netlink_nest(r->b, NFTA_DATA_VERDICT);
-	netlink_put_be32(r->b, NFTA_VERDICT_CODE, NF_ACCEPT);
+	netlink_put_be32(r->b, NFTA_VERDICT_CODE, code);
 	netlink_nest_end(r->b, w);
 	netlink_nest_end(r->b, v);
 	expr_end(r);
@@ -249,18 +274,42 @@ static void expr_tproxy(struct rule *r, uint8_t family, uint16_t port)
 	netlink_put_be32(r->b, NFTA_TPROXY_REG_ADDR, NFT_REG_1);
 	netlink_put_be32(r->b, NFTA_TPROXY_REG_PORT, NFT_REG_2);
 	expr_end(r);
-	expr_accept(r);
+	expr_verdict(r, NF_ACCEPT);
 }
 
-static void rule_port(struct netlink_batch *b, uint8_t family, uint16_t port)
+/* TCP of one family, to one port or (0) to any. */
+static struct rule rule_tcp(struct netlink_batch *b, uint8_t family, uint16_t port)
 {
 	struct rule r = rule_begin(b);
 	uint16_t be = htons(port);
 
 	expr_meta_is(&r, NFT_META_NFPROTO, family);
 	expr_meta_is(&r, NFT_META_L4PROTO, IPPROTO_TCP);
-	expr_payload_is(&r, NFT_PAYLOAD_TRANSPORT_HEADER, 2, &be, sizeof(be));
-	expr_tproxy(&r, family, port);
+	if (port != 0)
+		expr_payload_is(&r, NFT_PAYLOAD_TRANSPORT_HEADER, 2, &be, sizeof(be));
+	return r;
+}
+
+/*
+ * What is dialled goes to our listening socket or, where that does not listen (the gateway is gone), nowhere: it must not
+ * fall through to a socket of the payload on that port. Only what opens a connection is turned away, since answers to a
+ * client that bound a foreign address come by here too.
+ */
+static void rule_ours(struct netlink_batch *b, uint8_t family, uint16_t port, uint16_t to, bool reset)
+{
+	struct rule r = rule_tcp(b, family, port);
+
+	expr_tproxy(&r, family, to);
+	rule_end(&r);
+	r = rule_tcp(b, family, port);
+	expr_opens(&r);
+	if (reset) {
+		expr_begin(&r, "reject");
+		netlink_put_be32(b, NFTA_REJECT_TYPE, NFT_REJECT_TCP_RST);
+		expr_end(&r);
+	} else {
+		expr_verdict(&r, NF_DROP);
+	}
 	rule_end(&r);
 }
 
@@ -270,21 +319,11 @@ static void rule_own(struct netlink_batch *b, uint8_t family, const void *addres
 
 	expr_meta_is(&r, NFT_META_NFPROTO, family);
 	expr_payload_is(&r, NFT_PAYLOAD_NETWORK_HEADER, family == NFPROTO_IPV4 ? 16 : 24, address, n);
-	expr_accept(&r);
+	expr_verdict(&r, NF_ACCEPT);
 	rule_end(&r);
 }
 
-static void rule_rest(struct netlink_batch *b, uint8_t family)
-{
-	struct rule r = rule_begin(b);
-
-	expr_meta_is(&r, NFT_META_NFPROTO, family);
-	expr_meta_is(&r, NFT_META_L4PROTO, IPPROTO_TCP);
-	expr_tproxy(&r, family, NETNS_PROXY_PORT);
-	rule_end(&r);
-}
-
-void netlink_encode_tproxy(struct netlink_batch *b, bool v6)
+void netlink_encode_tproxy(struct netlink_batch *b, bool v6, bool reset)
 {
 	struct in6_addr lo6 = IN6ADDR_LOOPBACK_INIT, a6;
 	struct in_addr a4;
@@ -306,19 +345,19 @@ void netlink_encode_tproxy(struct netlink_batch *b, bool v6)
 	netlink_nest_end(b, hook);
 	netlink_end(b);
 	/* Ours on every address, the sandbox's own included: else the payload could bind 10.0.2.15:53 or :3128 itself. */
-	rule_port(b, NFPROTO_IPV4, NETNS_DNS_PORT);
-	rule_port(b, NFPROTO_IPV4, NETNS_PROXY_PORT);
+	rule_ours(b, NFPROTO_IPV4, NETNS_DNS_PORT, NETNS_DNS_PORT, reset);
+	rule_ours(b, NFPROTO_IPV4, NETNS_PROXY_PORT, NETNS_PROXY_PORT, reset);
 	/* The payload's own servers. */
 	rule_own(b, NFPROTO_IPV4, &net127, 1);
 	rule_own(b, NFPROTO_IPV4, &a4, sizeof(a4));
 	/* The rest of the world. */
-	rule_rest(b, NFPROTO_IPV4);
+	rule_ours(b, NFPROTO_IPV4, ANY_PORT, NETNS_PROXY_PORT, reset);
 	if (v6) {
-		rule_port(b, NFPROTO_IPV6, NETNS_DNS_PORT);
-		rule_port(b, NFPROTO_IPV6, NETNS_PROXY_PORT);
+		rule_ours(b, NFPROTO_IPV6, NETNS_DNS_PORT, NETNS_DNS_PORT, reset);
+		rule_ours(b, NFPROTO_IPV6, NETNS_PROXY_PORT, NETNS_PROXY_PORT, reset);
 		rule_own(b, NFPROTO_IPV6, &lo6, sizeof(lo6));
 		rule_own(b, NFPROTO_IPV6, &a6, sizeof(a6));
-		rule_rest(b, NFPROTO_IPV6);
+		rule_ours(b, NFPROTO_IPV6, ANY_PORT, NETNS_PROXY_PORT, reset);
 	}
 	nft_fence(b, NFNL_MSG_BATCH_END);
 }

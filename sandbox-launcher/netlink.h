@@ -31,8 +31,11 @@ void netlink_nest_end(struct netlink_batch *b, size_t at);
 
 /* lo up; 10.0.2.15/32 and fd00::15/128 on it; every address local, with those as source. lo: its interface index. */
 void netlink_encode_links(struct netlink_batch *b, int lo, bool v6);
-/* Table inet sallyport: all TCP that is not for the sandbox's own addresses goes to port 3128, port 53 to port 53. */
-void netlink_encode_tproxy(struct netlink_batch *b, bool v6);
+/*
+ * Table inet sallyport: all TCP that is not for the sandbox's own addresses goes to port 3128, port 53 to port 53, and to
+ * nobody else when those do not listen. reset: it is answered then, else (a kernel without `reject`) dropped.
+ */
+void netlink_encode_tproxy(struct netlink_batch *b, bool v6, bool reset);
 
 /* Sends and reads the acknowledgements; protocol: NETLINK_ROUTE or NETLINK_NETFILTER. 0, or -1 with the failed step. */
 int netlink_run(int protocol, const struct netlink_batch *b, const char *what, struct err *err);

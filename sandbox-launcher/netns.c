@@ -38,7 +38,9 @@ static int on(int fd, int level, int name)
 }
 
 /*
- * No SO_REUSEADDR or SO_REUSEPORT: the payload could share the port. TCP sockets are transparent, or TPROXY would not
+ * Bound without SO_REUSEADDR or SO_REUSEPORT: the payload could share the port. A socket that listens is never shared; what it
+ * accepts inherits the option from it, and must have it, or a closed connection that lingers (TIME_WAIT) keeps us from
+ * listening again, and a server of the payload from a port that was dialled. So it is set only while we listen. TCP sockets are transparent, or TPROXY would not
  * choose them; the v6 datagram socket is "freebind", or answers from the address that was asked fail.
  */
 static int make_socket(const struct row *r)
@@ -58,7 +60,7 @@ static int make_socket(const struct row *r)
 	else
 		bad = bad || on(fd, SOL_IP, IP_PKTINFO) != 0;
 	bad = bad || bind(fd, v6 ? (struct sockaddr *)&a6 : (struct sockaddr *)&a4, v6 ? sizeof(a6) : sizeof(a4)) != 0;
-	bad = bad || (r->type == SOCK_STREAM && listen(fd, BACKLOG) != 0);
+	bad = bad || (r->type == SOCK_STREAM && (listen(fd, BACKLOG) != 0 || on(fd, SOL_SOCKET, SO_REUSEADDR) != 0));
 	if (!bad)
 		return fd;
 	e = errno;
@@ -117,22 +119,46 @@ int netns_setup(int sockets[NETNS_SOCKETS], bool *transparent, struct err *err)
 	if (sysctl_write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0", err) < 0 || sysctl_write("/proc/sys/net/ipv4/icmp_echo_ignore_all", "1", err) < 0 ||
 	    (v6 && sysctl_write("/proc/sys/net/ipv6/icmp/echo_ignore_all", "1", err) < 0))
 		return -1;
-	b.n = b.acks = b.seq = 0;
-	netlink_encode_tproxy(&b, v6);
-	*transparent = netlink_run(NETLINK_NETFILTER, &b, "nftables", &nft) == 0;
+	*transparent = false;
+	for (int reset = 1; reset >= 0 && !*transparent; reset--) {
+		b.n = b.acks = b.seq = 0;
+		netlink_encode_tproxy(&b, v6, reset);
+		*transparent = netlink_run(NETLINK_NETFILTER, &b, "nftables", &nft) == 0;
+	}
 	return 0;
+}
+
+static void refuse(int fd)
+{
+	int zero = 0;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &zero, sizeof(zero));
+	shutdown(fd, SHUT_RD);
 }
 
 void netns_refuse(const int sockets[NETNS_SOCKETS])
 {
 	for (int i = 0; i < NETNS_SOCKETS; i++)
 		if (rows[i].type == SOCK_STREAM && sockets[i] >= 0)
-			shutdown(sockets[i], SHUT_RD);
+			refuse(sockets[i]);
 }
 
-void netns_revive(const int sockets[NETNS_SOCKETS])
+/*
+ * Between the two calls the payload could bind the port, if it tried without a pause; to profit it must also listen on it
+ * first, and then our listen fails.
+ */
+int netns_revive(const int sockets[NETNS_SOCKETS])
 {
-	for (int i = 0; i < NETNS_SOCKETS; i++)
-		if (rows[i].type == SOCK_STREAM && sockets[i] >= 0)
-			(void)listen(sockets[i], BACKLOG);
+	for (int i = 0; i < NETNS_SOCKETS; i++) {
+		if (rows[i].type != SOCK_STREAM || sockets[i] < 0)
+			continue;
+		if (on(sockets[i], SOL_SOCKET, SO_REUSEADDR) != 0 || listen(sockets[i], BACKLOG) != 0) {
+			int e = errno;
+
+			netns_refuse(sockets);
+			errno = e;
+			return -1;
+		}
+	}
+	return 0;
 }

@@ -26,7 +26,8 @@ extern const char *const netns_socket_kind[NETNS_SOCKETS]; /* as the control pro
  * the proxy address works and everything else is refused.
  */
 int netns_setup(int sockets[NETNS_SOCKETS], bool *transparent, struct err *err);
-/* The gateway is gone: connects are refused and the ports stay taken. netns_revive undoes it. */
+/* The gateway is gone: connects are refused and the ports stay taken. */
 void netns_refuse(const int sockets[NETNS_SOCKETS]);
-void netns_revive(const int sockets[NETNS_SOCKETS]);
+/* Undoes it: 0, or -1 with errno and as after netns_refuse; EADDRINUSE: somebody inside listens on a port of ours. */
+int netns_revive(const int sockets[NETNS_SOCKETS]);
 #endif

@@ -18,6 +18,8 @@
 
 #include "../common/base/must.h"
 #include "idmap.h"
+#include "say.h"
+#include "sockets.h"
 
 #define DEFAULT_SCRATCH (512ULL << 20)
 
@@ -245,7 +247,7 @@ static int want(struct plan *p, struct shares *l, const char *wish, enum view_ki
 	if (lstat(path, &st) != 0) {
 		if (kind == VIEW_WRITE)
 			return err_errno(err, "sandbox: write: %s", path);
-		return 0;
+		return 0; /* plan_view says so where the policy named it */
 	}
 	if (S_ISLNK(st.st_mode) && kind != VIEW_HIDE)
 		return err_set(err, ELOOP, "sandbox: %s is a symbolic link; name the real path", path);
@@ -376,35 +378,7 @@ static void hide_secrets(struct plan *p, const struct plan_secrets *s)
 	}
 }
 
-/* Host sockets that have a name below something shared: masked, since neither a read-only mount nor Landlock stops a connect. */
-static void find_sockets(struct plan *p)
-{
-	FILE *f = fopen("/proc/net/unix", "re");
-	char line[512];
-	const char *found[VIEW_MAX];
-	unsigned n = 0;
-
-	while (f != NULL && n < VIEW_MAX && fgets(line, sizeof(line), f) != NULL) {
-		char *path = strchr(line, '/'), *end;
-
-		if (path == NULL || path[-1] != ' ')
-			continue;
-		end = path + strlen(path);
-		while (end > path && (end[-1] == '\n' || end[-1] == ' '))
-			*--end = 0;
-		/* Below an overlay a socket is dead anyway, but the overlay may turn out impossible. */
-		if (share_of(p, path) == NULL && !visible(p, path))
-			continue;
-		found[n++] = copy(p, path);
-	}
-	if (f != NULL)
-		fclose(f);
-	if (n > 0) {
-		p->sockets = arena_alloc(&p->mem, n * sizeof(p->sockets[0]));
-		memcpy(p->sockets, found, n * sizeof(found[0]));
-		p->sockets_n = n;
-	}
-}
+bool plan_shows(const struct plan *p, const char *path) { return share_of(p, path) != NULL || visible(p, path); }
 
 int plan_view(struct plan *p, const struct plan_wish *w, const struct plan_secrets *s, bool allow_home, struct err *err)
 {
@@ -423,20 +397,23 @@ int plan_view(struct plan *p, const struct plan_wish *w, const struct plan_secre
 	p->require_landlock = w->require_landlock;
 	if (see_system(p, err) < 0 || see_home(p, l, w, err) < 0)
 		return -1;
-	if (w->write_n == 0)
+	if (w->write_default)
 		r = want(p, l, ".", VIEW_WRITE, err);
 	for (unsigned i = 0; r >= 0 && i < w->write_n; i++)
 		r = want(p, l, w->write[i], VIEW_WRITE, err);
 	for (unsigned i = 0; r >= 0 && i < w->read_n; i++)
-		r = want(p, l, w->read[i], VIEW_READ, err);
+		if ((r = want(p, l, w->read[i], VIEW_READ, err)) == 0)
+			say_note("sandbox: read: %s does not exist", w->read[i]);
 	for (unsigned i = 0; r >= 0 && i < w->hide_n; i++)
-		r = want(p, l, w->hide[i], VIEW_HIDE, err);
+		if ((r = want(p, l, w->hide[i], VIEW_HIDE, err)) == 0)
+			say_note("sandbox: hide: %s does not exist: what is made there later can be seen", w->hide[i]);
 	if (r >= 0 && p->command != NULL)
 		r = see_program(p, l, p->command, err);
 	if (r < 0 || mount_shares(p, l, s, allow_home, err) < 0)
 		return -1;
 	hide_secrets(p, s);
-	find_sockets(p);
+	if (sockets_find(p, err) < 0)
+		return -1;
 	for (unsigned i = 0; scratch_dirs[i] != NULL; i++)
 		p->writable[p->writable_n++] = scratch_dirs[i];
 	p->writable[p->writable_n++] = p->home;

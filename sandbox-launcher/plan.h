@@ -46,6 +46,7 @@ struct view_op {
 struct plan_wish {
 	const char *write[PLAN_PATHS_MAX], *read[PLAN_PATHS_MAX], *hide[PLAN_PATHS_MAX], *protect[PLAN_PATHS_MAX];
 	unsigned write_n, read_n, hide_n, protect_n;
+	bool write_default;      /* the policy does not say: the working directory */
 	enum { HOME_TOOLS = 0, HOME_EMPTY, HOME_HOST } home;
 	const char *user;        /* name or number, or NULL */
 	const char *keep[PLAN_PATHS_MAX], *set_name[PLAN_PATHS_MAX], *set_value[PLAN_PATHS_MAX];
@@ -101,5 +102,7 @@ void plan_op(struct plan *p, enum view_kind kind, const char *path, const char *
 int plan_drop(const struct plan *p, struct err *err);
 void plan_print(const struct plan *p, FILE *f);
 
+/* Whether the view so far shows what the host has at this path. */
+bool plan_shows(const struct plan *p, const char *path);
 bool path_within(const char *path, const char *dir); /* path is dir or below it */
 #endif

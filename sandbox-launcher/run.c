@@ -81,6 +81,21 @@ static void open_streams(void)
 		close(fd);
 }
 
+/*
+ * A directory that comes in as a standard stream leads to the host's tree around it: nothing but Landlock would stop an open
+ * below it, and nothing at all a connect to a unix socket there (/proc/self/fd/0/../run/...).
+ */
+static int check_streams(struct err *err)
+{
+	static const char *const names[] = { "standard input", "standard output", "standard error" };
+	struct stat st;
+
+	for (int fd = 0; fd < 3; fd++)
+		if (fstat(fd, &st) == 0 && (S_ISDIR(st.st_mode) || (fcntl(fd, F_GETFL) & O_PATH)))
+			return err_set(err, EISDIR, "%s is a directory, or only a place: it would lead out of the sandbox", names[fd]);
+	return 0;
+}
+
 static int find_places(struct run *r, const char **policy, struct err *err)
 {
 	char real[PATH_MAX];
@@ -392,7 +407,24 @@ static int start(struct run *r, int *status, struct err *err)
 		m->terminal_slave = fds[1];
 	}
 	link_send(m->link_fd, NOTE_GO, 0, 0, NULL, NULL, 0);
-	return next_note(r, NOTE_STARTED, &n, fds, &fd_n, status, err);
+	if (next_note(r, NOTE_STARTED, &n, fds, &fd_n, status, err) < 0)
+		return -1;
+	if (n.a == 0)
+		say_note("this kernel has no Landlock: the file view rests on mounts alone (require: [landlock] refuses)");
+	return 0;
+}
+
+/* The command's streams are its own: a pipe must end when it closes its side. Ours are needed only to relay a terminal. */
+static void release_streams(const struct options *o)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0)
+		return;
+	dup2(null, STDIN_FILENO);
+	if (o->status_fd != STDOUT_FILENO)
+		dup2(null, STDOUT_FILENO);
+	close(null);
 }
 
 static void abandon(struct run *r)
@@ -416,6 +448,8 @@ static int finish(struct run *r, const struct monitor_end *end)
 	guard_finish(&r->guard);
 	if (strcmp(end->reason, "timeout") == 0)
 		say_note("the time was up");
+	else if (strcmp(end->reason, "terminated") == 0)
+		say_note("the command did not end when it was asked to: it was killed");
 	else if (strcmp(end->reason, "killed") == 0)
 		say_error("the sandbox was killed from outside");
 	if (refused > 0)
@@ -429,7 +463,7 @@ static int run_checked(struct run *r, int *status, struct err *err)
 	struct plan_secrets *secrets = arena_zalloc(&r->plan.mem, sizeof(*secrets));
 	struct monitor_end end;
 
-	if (make_plan(r, secrets, err) < 0)
+	if (check_streams(err) < 0 || make_plan(r, secrets, err) < 0)
 		return -1;
 	if (r->o.show_plan) {
 		plan_print(&r->plan, stdout);
@@ -444,12 +478,14 @@ static int run_checked(struct run *r, int *status, struct err *err)
 	environ_wipe();
 	if (r->plan.was_root && !r->plan.stop_on_loss && connector_start(&r->connector, &r->gateway, err) < 0)
 		return -1;
-	if (plan_drop(&r->plan, err) < 0 || guard_prepare(&r->guard, &r->plan, &r->policy.wish, secrets, err) < 0 || guard_start(&r->guard, err) < 0)
+	if (plan_drop(&r->plan, err) < 0 || guard_prepare(&r->guard, &r->plan, &r->policy.wish, secrets, err) < 0 || guard_start(&r->guard, r->plan.tty, err) < 0)
 		return -1;
 	if (start(r, status, err) < 0) {
 		abandon(r);
 		return -1;
 	}
+	if (r->monitor.terminal < 0)
+		release_streams(&r->o);
 	r->monitor.registered = &r->reg;
 	r->monitor.connector = &r->connector;
 	r->monitor.sandbox = &r->sandbox;

@@ -182,6 +182,15 @@ static int take_list(struct runpolicy *r, const struct str_list *from, const cha
 	return 0;
 }
 
+/* One empty name stands for a list that was given and is empty. */
+static void take_paths(struct runpolicy *r, const struct str_list *from, const char **to, unsigned *n)
+{
+	*n = 0;
+	for (unsigned i = 0; i < from->n; i++)
+		if (from->s[i].n > 0)
+			to[(*n)++] = text(r, from->s[i]);
+}
+
 static int take_spec(struct runpolicy *r, struct err *err)
 {
 	struct sandbox_spec *s = arena_zalloc(&r->mem, sizeof(*s));
@@ -201,10 +210,11 @@ static int take_spec(struct runpolicy *r, struct err *err)
 		w->home = HOME_EMPTY;
 	else if (s->home.n > 0 && !str_eq(s->home, STR("tools")))
 		return err_set(err, EINVAL, "sandbox: filesystem: home: tools, empty or host");
-	take_list(r, &s->write, w->write, &w->write_n);
-	take_list(r, &s->read, w->read, &w->read_n);
-	take_list(r, &s->hide, w->hide, &w->hide_n);
-	take_list(r, &s->protect, w->protect, &w->protect_n);
+	take_paths(r, &s->write, w->write, &w->write_n);
+	w->write_default = s->write.n == 0;
+	take_paths(r, &s->read, w->read, &w->read_n);
+	take_paths(r, &s->hide, w->hide, &w->hide_n);
+	take_paths(r, &s->protect, w->protect, &w->protect_n);
 	take_list(r, &s->keep, w->keep, &w->keep_n);
 	take_list(r, &s->set_name, w->set_name, &w->set_n);
 	take_list(r, &s->set_value, w->set_value, &w->set_n);

@@ -12,7 +12,7 @@ struct str_list {
 struct sandbox_spec {
 	struct str isolation;                          /* "namespace" */
 	struct str root, home;                         /* filesystem.root, .home */
-	struct str_list write, read, hide, protect;    /* as written: relative ones are relative to the working directory, ~ is HOME */
+	struct str_list write, read, hide, protect;    /* as written: relative ones are relative to the working directory, ~ is HOME; one empty name: none at all */
 	uint64_t scratch;                              /* octets */
 	struct str user;
 	struct str_list keep, set_name, set_value;     /* process.environment */

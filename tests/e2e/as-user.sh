@@ -16,6 +16,7 @@ trap cleanup EXIT
 mkdir -p "$work/bin" "$work/build" "$work/tests" "$work/scan"
 cp "$BIN"/sallyport* "$work/bin/"
 cp -r tests/e2e "$work/tests/"
+[ ! -d tests/walls ] || cp -r tests/walls "$work/tests/"
 [ ! -d tests/cases ] || cp -r tests/cases "$work/tests/"
 for f in "$BUILD"/sallyport-proxy-selftest; do [ ! -e "$f" ] || cp "$f" "$work/build/"; done
 chown -R "$user" "$work"

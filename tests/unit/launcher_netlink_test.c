@@ -90,13 +90,13 @@ static void tproxy(void **state)
 	const struct nlmsghdr *first = (const void *)b.b;
 
 	(void)state;
-	netlink_encode_tproxy(&b, true);
+	netlink_encode_tproxy(&b, true, true);
 	assert_int_equal(first->nlmsg_type, NFNL_MSG_BATCH_BEGIN);
-	assert_int_equal(count(&b, (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWRULE), 10);
+	assert_int_equal(count(&b, (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWRULE), 16);
 	assert_int_equal(count(&b, NFNL_MSG_BATCH_END), 1);
 	b.n = b.acks = b.seq = 0;
-	netlink_encode_tproxy(&b, false);
-	assert_int_equal(count(&b, (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWRULE), 5);
+	netlink_encode_tproxy(&b, false, false);
+	assert_int_equal(count(&b, (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWRULE), 8);
 }
 
 static void nesting(void **state)
