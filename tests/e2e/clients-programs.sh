@@ -32,17 +32,18 @@ judge() { # CLIENT MODE MARK PREFIX: what the program printed to $T/out, and wha
 	hasnt "$c: no secret inside" "$T/out" "$SECRET"
 }
 try() { # CLIENT COMMAND...
-	local c=$1 mode
+	local c=$1 mode mark
+	mark=$(tr -cs "a-z0-9\n" - <<<"$c")
 	shift
 	for mode in proxy transparent; do
 		fresh_log
-		via $mode "$@" https://api.test "${c// /-}-$mode" blob >"$T/out" 2>&1
-		judge "$c" $mode "${c// /-}-$mode"
+		via $mode "$@" https://api.test "$mark-$mode" blob >"$T/out" 2>&1
+		judge "$c" $mode "$mark-$mode"
 	done
 }
 
 for m in requests httpx; do
-	if python3 -c "import $m" 2>/dev/null; then try "python $m" python3 "client_$m.py"; else skip "python $m: python3-$m is not installed"; fi
+	if python3 -c "import $m" 2>/dev/null; then try "python $m" python3 -u "client_$m.py"; else skip "python $m: python3-$m is not installed"; fi
 done
 if [ -n "$have_node" ]; then
 	if node -e 'process.exit(typeof fetch === "function" ? 0 : 1)' 2>/dev/null; then try "node fetch" node client.mjs fetch; else skip "node fetch: this Node has none"; fi
