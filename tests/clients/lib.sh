@@ -120,7 +120,7 @@ destinations:
   - host: pypi.test
     $head
     allow: [ "GET /**" ]
-    deny: [ "ANY /simple/spdenied/**" ]
+    deny: [ "ANY /simple/spdenied/**", "ANY /files/spblocked*" ]
     inject: [ { secret: api, as: basic, username: agent } ]
   - host: npm.test
     $head
