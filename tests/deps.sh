@@ -6,7 +6,7 @@
 # lint; without one, core and clients. --check only tells, by its exit status, whether something is missing; with --list the
 # packages are printed.
 # Of the clients nothing is required: what cannot be had is left out, with the reason in build/clients/NAME.skip, where the
-# tests find it and --check takes it for done; `rm -r build/clients` has it tried again.
+# tests find it and --check takes it for done; without --check it is tried again.
 set -eu
 core="build-essential pkg-config libssl-dev libnghttp2-dev libc-ares-dev libpcre2-dev libyaml-dev liblmdb-dev libseccomp-dev libcmocka-dev
  libjansson-dev libidn2-dev libpsl-dev nginx-light fcgiwrap git curl python3 openssl ca-certificates iproute2 procps util-linux passwd"
@@ -29,7 +29,7 @@ unbuilt() { # client programs that are older than their sources, or not there wi
 	local p made from
 	for p in go rust undici; do
 		case $p in undici) made=$out/node_modules/undici/package.json from=$src/node ;; *) made=$out/$p-client from=$src/$p ;; esac
-		[ ! -e "$out/$p.skip" ] || made=$out/$p.skip
+		[ $mode = install ] || [ ! -e "$out/$p.skip" ] || made=$out/$p.skip
 		if [ ! -e "$made" ] || [ -n "$(find "$from" -type f -newer "$made")" ]; then echo "$p"; fi
 	done
 }
@@ -48,7 +48,7 @@ make_rust() { # the crates that cargo chose are those of crates.txt, or nothing 
 }
 make_undici() { # the lock file has the hashes; npm refuses what does not match
 	command -v npm >/dev/null 2>&1 || { echo "npm is not installed"; return 1; }
-	cp "$src/node/package.json" "$src/node/package-lock.json" "$out/" && (cd "$out" && npm ci --ignore-scripts --no-audit --no-fund) && touch "$out/node_modules/undici/package.json"
+	cp "$src/node/package.json" "$src/node/package-lock.json" "$out/" && (cd "$out" && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1) && touch "$out/node_modules/undici/package.json"
 }
 mode=install sets=
 for a in "$@"; do
@@ -98,7 +98,7 @@ absent() { # PACKAGE...: those that are not installed
 missing=$(absent $wanted)
 # shellcheck disable=SC2086
 more=$(absent $extra)
-[ "$more" != "$(cat "$out/packages.skip" 2>/dev/null)" ] || more= # tried before
+[ $mode = install ] || [ "$more" != "$(cat "$out/packages.skip" 2>/dev/null)" ] || more= # tried before
 programs=
 case " $sets " in *" clients "*) programs=$(unbuilt) ;; esac
 if [ $mode = check ]; then
@@ -129,7 +129,9 @@ fi
 if [ -n "$more" ]; then
 	mkdir -p "$out"
 	# shellcheck disable=SC2086
-	install_packages $more || echo "deps: the tests of some clients will be skipped" >&2
+	if ! install_packages $more; then
+		for p in $more; do install_packages "$p" || echo "deps: without $p some tests of clients will be skipped" >&2; done
+	fi
 	# shellcheck disable=SC2086
 	absent $extra >"$out/packages.skip"
 	programs=$(unbuilt)
