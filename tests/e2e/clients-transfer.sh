@@ -75,7 +75,7 @@ for mode in proxy transparent; do
 	logged "git fetch, $mode: content is compressed" "POST /repo.git/git-upload-pack" "status=200" "ce=gzip"
 	check "git fetch, $mode: the clone is sound" git -c safe.directory='*' -C "$WORK/clone" fsck
 	via $mode sh -c 'git clone -q https://git.test/repo.git refuse && cd refuse && git push origin HEAD:refs/heads/never' >"$T/out" 2>&1
-	has "git push, $mode: the refusal shows" "$T/out" "HTTP 403" # git shows no more of an answer to its POST
+	has "git push, $mode: the refusal is readable" "$T/out" "remote: sallyport: policy_denied"
 	check "git push, $mode: refused is refused" bash -c '! git -C "$1" rev-parse -q --verify refs/heads/never' - "$T/repo.git"
 done
 check_done
