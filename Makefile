@@ -15,14 +15,15 @@ PKGS := openssl libcares libpcre2-8 yaml-0.1 libseccomp jansson libnghttp2 libid
 # What is missing is installed first, before anything below asks pkg-config. Building needs less than testing does.
 GOALS := $(or $(MAKECMDGOALS),all)
 ifneq ($(filter check demo bench,$(GOALS)),)
-MISSING := $(shell bash tests/deps.sh --check || echo yes)
+DEP_SETS := core $(if $(filter check,$(GOALS)),clients)
+MISSING := $(shell bash tests/deps.sh --check $(DEP_SETS) || echo yes)
 else ifneq ($(filter-out deps clean install lint,$(GOALS)),)
 MISSING := $(shell pkg-config --exists $(PKGS) 2>/dev/null && test -f /usr/include/lmdb.h && command -v gcc || echo yes)
 MISSING := $(filter yes,$(MISSING))
 endif
 ifeq ($(MISSING),yes)
 $(info sallyport: packages are missing: running `make deps` first)
-DEPS := $(shell bash tests/deps.sh >&2 && echo done)
+DEPS := $(shell bash tests/deps.sh $(or $(DEP_SETS),core) >&2 && echo done)
 ifneq ($(DEPS),done)
 $(error packages are missing and could not be installed (see above))
 endif

@@ -17,6 +17,9 @@ mkdir -p "$work/bin" "$work/build" "$work/tests" "$work/scan"
 cp "$BIN"/sallyport* "$work/bin/"
 cp -r tests/e2e "$work/tests/"
 [ ! -d tests/walls ] || cp -r tests/walls "$work/tests/"
+cp -r tests/clients "$work/tests/"
+mkdir "$work/clients"
+for f in "$BUILD"/../clients/{node_modules,go-client,rust-client,*.skip}; do [ ! -e "$f" ] || cp -r "$f" "$work/clients/"; done
 [ ! -d tests/cases ] || cp -r tests/cases "$work/tests/"
 for f in "$BUILD"/sallyport-proxy-selftest; do [ ! -e "$f" ] || cp "$f" "$work/build/"; done
 chown -R "$user" "$work"
