@@ -36,6 +36,7 @@ def origin(port, cert, key):
         if kind == "rst": s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"r" * 20000); reset(s); return False
         if kind == "rstnow": reset(s); return False
         if kind == "flood": s.sendall(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 500 + ok); return True
+        if kind == "hints": s.sendall(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 5 + ok); return True
         if kind == "badchunk": s.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfine\n\r\nzz\r\n"); return False
         if kind == "cutchunk": s.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfine\n\r\n1000\r\nabc"); return False
         if kind == "chunks": s.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n" + b"5\r\nfine\n\r\n" * 300 + b"0\r\nX-T: 1\r\n\r\n"); return True
@@ -75,8 +76,8 @@ def origin(port, cert, key):
 
 
 # --- the clients -----------------------------------------------------------------------------------------------------
-RIGHT = {"ok": 200, "big": 200, "chunks": 200, "flood": 200}
-KINDS = ["ok", "ok", "big", "trunc", "garbage", "badhead", "hugehead", "stall", "stallbody", "rst", "rstnow", "flood", "badchunk", "cutchunk", "chunks", "nonotify", "early", "earlyclose", "excess"]
+RIGHT = {"ok": 200, "big": 200, "chunks": 200, "hints": 200, "flood": 502}
+KINDS = ["ok", "ok", "big", "trunc", "garbage", "badhead", "hugehead", "stall", "stallbody", "rst", "rstnow", "hints", "flood", "badchunk", "cutchunk", "chunks", "nonotify", "early", "earlyclose", "excess"]
 
 
 def client(out):
@@ -137,12 +138,13 @@ def client(out):
     def good(rnd):
         s = tls(rnd)
         with s:
-            for kind in rnd.choices(["ok", "big", "chunks", "flood"], k=4):
+            for kind in rnd.choices(["ok", "big", "chunks", "hints", "flood"], [4, 2, 2, 2, 1], k=4):
                 h, path = head(kind)
                 s.sendall(h)
                 got = read_all(s)
                 with lock: asked.write(path + "\n")
                 if status(got) != RIGHT[kind] or not whole(got): bad.append("%s: %r" % (path, got[:60])); return
+                if kind == "flood": return # refused, and the connection with it
 
     def misbehaving(rnd):
         kind = rnd.choice(KINDS)
