@@ -220,8 +220,8 @@ static void written(struct audit *a)
 		if (b->last > b->told && b->link != NULL) {
 			struct msg_recorded m = { b->last };
 
-			b->told = b->last;
-			ipc_send(b->link, MSG_RECORDED, 0, 0, &m, sizeof(m), NULL, 0);
+			if (ipc_send(b->link, MSG_RECORDED, 0, 0, &m, sizeof(m), NULL, 0))
+				b->told = b->last; /* else with the next flush: one comes every second */
 		}
 	}
 	for (struct left **p = &a->left; *p != NULL;) {
@@ -245,8 +245,7 @@ static bool make_slots(struct audit *a, struct box *b, struct err *err)
 		return true;
 	if (b->slots.map == NULL && slotfile_make(&b->slots, a->dir_fd, b->id, b->name, err) < 0)
 		return false;
-	b->slots_sent = true;
-	ipc_send(b->link, MSG_INFLIGHT, 0, 0, &m, sizeof(m), &b->slots.fd, 1);
+	b->slots_sent = ipc_send(b->link, MSG_INFLIGHT, 0, 0, &m, sizeof(m), &b->slots.fd, 1);
 	if (!a->ok)
 		tell_state(a, b);
 	return true;
