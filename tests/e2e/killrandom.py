@@ -227,7 +227,7 @@ def compare(attempts, origin_log, kills):
             answered += 1
             if n != 1: say("answered, recorded %d times" % n)
             elif statuses[path][0] != int(t["status"]): say("recorded with status %s" % (statuses[path],))
-            if t["status"] == "200" and (whole[path] != 1 or statuses[path][1] is not None): say("served, but %d times whole upstream, code %s" % (whole[path], statuses[path][1]))
+            elif t["status"] == "200" and (whole[path] != 1 or statuses[path][1] is not None): say("served, but %d times whole upstream, code %s" % (whole[path], statuses[path][1]))
             right = {"n": "destination_denied", "x": "policy_denied"}.get(t["kind"])
             if t["status"] == "403" and t["result"] != right: say("refused as %s" % t["result"])
             if t["status"] == "200" and right: say("served")

@@ -269,7 +269,7 @@ def flat(file):
     for role in rows[0]:
         if role == "processes": continue
         if any(role not in r or r[role]["pid"] != rows[0][role]["pid"] for r in rows): bad.append("the %s ended" % role); continue
-        for key, spare in (("rss_kib", 4096), ("fds", 8)):
+        for key, spare in (("rss_kib", 6144), ("fds", 8)):
             v = [r[role][key] for r in rows]
             if v[0] is None: continue
             a, b = statistics.median(v[:q]), statistics.median(v[-q:])
