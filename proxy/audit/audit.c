@@ -555,6 +555,7 @@ static void take_sandbox(struct audit *a, struct ipc *c, const struct ipc_msg *m
 	const struct msg_sandbox *s = (const void *)m->data;
 	struct msg_sandbox_ref ref = { s->sandbox, s->generation };
 	struct box *b = find(a, s->sandbox);
+	struct err err = ERR_INIT;
 
 	if (b == NULL) {
 		b = must_calloc(1, sizeof(*b));
@@ -573,6 +574,9 @@ static void take_sandbox(struct audit *a, struct ipc *c, const struct ipc_msg *m
 			b->left_expected = true;
 		}
 	}
+	/* a slow disk is waited for here, before the sandbox is told that it has started; an error shows when the worker is linked */
+	if (b->slots.map == NULL)
+		slotfile_make(&b->slots, a->dir_fd, b->id, b->name, &err);
 	ipc_send(c, MSG_SANDBOX_OK, s->generation, 0, &ref, sizeof(ref), NULL, 0);
 }
 
