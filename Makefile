@@ -60,7 +60,7 @@ UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 REPLAY := $(addprefix $(B)/replay/,$(FUZZ))
 
-.PHONY: all deps check demo install bench fuzz property lint clean tests
+.PHONY: all deps check demo install bench fuzz property kill200 soak lint clean tests
 all: $(addprefix $(BIN)/,$(PROGRAMS)) $(if $(SELFTEST_SRC),$(B)/sallyport-proxy-selftest)
 
 deps:
@@ -129,6 +129,15 @@ fuzz:
 $(B)/fuzzers/%: $(B)/tests/fuzz/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
 	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) $(LIBS_TEST)
+
+# Long runs; kill200 takes about seven minutes.
+kill200: all
+	BIN=$(abspath $(BIN)) BUILD=$(abspath $(B)) bash tests/soak/kill200.sh
+
+SOAK_MINUTES ?= 30
+soak:
+	$(MAKE) VARIANT=san
+	VARIANT=san BIN=$(abspath build/san/bin) BUILD=$(abspath build/san) SOAK_MINUTES=$(SOAK_MINUTES) bash tests/soak/soak.sh
 
 lint:
 	bash tests/lint/run.sh

@@ -50,8 +50,8 @@ struct box { /* one sandbox */
 	struct slotfile slots;
 	bool slots_sent;
 	uint64_t last, told;    /* numbers: newest handled on this link, newest acknowledged */
-	uint32_t *to_clear;     /* slots of what is pending */
-	size_t clear_n, clear_cap;
+	bool clear[INFLIGHT_SLOTS]; /* slots of what is pending */
+	bool clear_any;
 	bool left_expected;     /* files are left over that its worker may go on with */
 	uint64_t left_due_ms;   /* until then; 0: no worker yet */
 	bool gone;
@@ -70,6 +70,7 @@ struct audit {
 	struct idset recorded;  /* ids of requests that have their record, as far as it can matter */
 	struct timer tick;
 	bool flush_due, ok, paused, ending;
+	bool over;              /* all is written and the log is closed */
 	char reason[240];       /* why not ok */
 	uint64_t checkpoint_ms, anchor_ms, ending_ms;
 	bool anchor_due;
@@ -123,7 +124,8 @@ static void on_turn_end(void *arg)
 	struct audit *a = arg;
 
 	a->flush_due = false;
-	flush(a);
+	if (!a->over)
+		flush(a);
 }
 
 static void want_flush(struct audit *a)
@@ -201,17 +203,25 @@ static off_t reserve_need(const struct audit *a)
 	return need;
 }
 
+static void clear_none(struct box *b)
+{
+	if (b->clear_any)
+		memset(b->clear, 0, sizeof(b->clear));
+	b->clear_any = false;
+}
+
 static void written(struct audit *a)
 {
 	for (struct box *b = a->boxes; b != NULL; b = b->next) {
-		for (size_t i = 0; i < b->clear_n; i++)
-			slotfile_clear(&b->slots, b->to_clear[i]);
-		b->clear_n = 0;
+		for (uint32_t i = 0; b->clear_any && i < INFLIGHT_SLOTS; i++)
+			if (b->clear[i])
+				slotfile_clear(&b->slots, i);
+		clear_none(b);
 		if (b->last > b->told && b->link != NULL) {
 			struct msg_recorded m = { b->last };
 
-			b->told = b->last;
-			ipc_send(b->link, MSG_RECORDED, 0, 0, &m, sizeof(m), NULL, 0);
+			if (ipc_send(b->link, MSG_RECORDED, 0, 0, &m, sizeof(m), NULL, 0))
+				b->told = b->last; /* else with the next flush: one comes every second */
 		}
 	}
 	for (struct left **p = &a->left; *p != NULL;) {
@@ -235,8 +245,7 @@ static bool make_slots(struct audit *a, struct box *b, struct err *err)
 		return true;
 	if (b->slots.map == NULL && slotfile_make(&b->slots, a->dir_fd, b->id, b->name, err) < 0)
 		return false;
-	b->slots_sent = true;
-	ipc_send(b->link, MSG_INFLIGHT, 0, 0, &m, sizeof(m), &b->slots.fd, 1);
+	b->slots_sent = ipc_send(b->link, MSG_INFLIGHT, 0, 0, &m, sizeof(m), &b->slots.fd, 1);
 	if (!a->ok)
 		tell_state(a, b);
 	return true;
@@ -321,17 +330,21 @@ static void slots_over(struct audit *a, struct box *b)
 	struct left *l;
 
 	/* what came and could not be written yet has its record, if not on the disk; its slot stays until it is there */
-	for (size_t i = 0; b->slots.map != NULL && i < b->clear_n; i++) {
-		const struct inflight_slot *s = &b->slots.map[b->to_clear[i]];
-		struct left_slot copy = { .len = s->len > SLOT_FIELDS_MAX ? SLOT_FIELDS_MAX : (uint16_t)s->len };
+	for (uint32_t i = 0; b->slots.map != NULL && b->clear_any && i < INFLIGHT_SLOTS; i++) {
+		const struct inflight_slot *s = &b->slots.map[i];
+		struct left_slot copy = { 0 };
+		uint32_t len = __atomic_load_n(&s->len, __ATOMIC_RELAXED); /* once: the worker can still write there */
 		struct str id;
 
+		if (!b->clear[i])
+			continue;
+		copy.len = (uint16_t)(len > SLOT_FIELDS_MAX ? SLOT_FIELDS_MAX : len);
 		memcpy(copy.fields, s->fields, copy.len);
 		id = slot_request_id(copy.fields, copy.len);
 		if (id.n > 0)
 			idset_add(&a->recorded, id);
 	}
-	b->clear_n = 0;
+	clear_none(b);
 	b->slots_sent = false;
 	l = left_of(&b->slots, b->id, b->name);
 	if (l == NULL)
@@ -380,7 +393,6 @@ static void box_free(void *arg)
 	struct box *b = arg;
 
 	folds_free(b->folds);
-	free(b->to_clear);
 	free(b);
 }
 
@@ -429,11 +441,8 @@ static void clear_later(struct box *b, uint32_t slot)
 {
 	if (slot >= INFLIGHT_SLOTS)
 		return;
-	if (b->clear_n == b->clear_cap) {
-		b->clear_cap = b->clear_cap ? b->clear_cap * 2 : 64;
-		b->to_clear = must_realloc(b->to_clear, b->clear_cap * sizeof(*b->to_clear));
-	}
-	b->to_clear[b->clear_n++] = slot;
+	b->clear[slot] = true;
+	b->clear_any = true;
 }
 
 static bool is_request(const uint8_t *fields, size_t n, struct str *id)
@@ -546,6 +555,7 @@ static void take_sandbox(struct audit *a, struct ipc *c, const struct ipc_msg *m
 	const struct msg_sandbox *s = (const void *)m->data;
 	struct msg_sandbox_ref ref = { s->sandbox, s->generation };
 	struct box *b = find(a, s->sandbox);
+	struct err err = ERR_INIT;
 
 	if (b == NULL) {
 		b = must_calloc(1, sizeof(*b));
@@ -564,6 +574,9 @@ static void take_sandbox(struct audit *a, struct ipc *c, const struct ipc_msg *m
 			b->left_expected = true;
 		}
 	}
+	/* a slow disk is waited for here, before the sandbox is told that it has started; an error shows when the worker is linked */
+	if (b->slots.map == NULL)
+		slotfile_make(&b->slots, a->dir_fd, b->id, b->name, &err);
 	ipc_send(c, MSG_SANDBOX_OK, s->generation, 0, &ref, sizeof(ref), NULL, 0);
 }
 
@@ -602,17 +615,18 @@ static void checkpoint(struct audit *a, uint64_t now, bool last)
 	}
 }
 
-static void look_at_file(struct audit *a)
+/* False: it was moved or removed, and there cannot be another. */
+static bool look_at_file(struct audit *a)
 {
 	struct log_found found;
 	struct err err = ERR_INIT;
 	struct logfile fresh;
 
 	if (!logfile_lost(&a->log) || buf_len(&a->log.pending) > 0)
-		return;
+		return true;
 	if (logfile_open(&fresh, a->dir_fd, a->chain, &found, &err) < 0) {
 		set_state(a, false, err.text);
-		return;
+		return false;
 	}
 	/* the chain goes on where it was, whatever stands in that file */
 	fresh.sequence = a->log.sequence;
@@ -622,6 +636,7 @@ static void look_at_file(struct audit *a)
 	a->log = fresh;
 	log_error("%s was moved or removed from outside; a new one is begun", CHAIN_FILE);
 	add_own(a, "finding", "log_moved", "the file of records was moved or removed while the gateway ran");
+	return true;
 }
 
 static void on_tick(struct timer *t)
@@ -638,9 +653,10 @@ static void on_tick(struct timer *t)
 		if (b->gone && b->link != NULL && now - b->gone_ms >= GONE_MS)
 			unlink_worker(a, b);
 	}
-	look_at_file(a);
-	flush(a); /* also when nothing is pending: is there space again? */
-	checkpoint(a, now, false);
+	if (look_at_file(a)) {
+		flush(a); /* also when nothing is pending: is there space again? */
+		checkpoint(a, now, false);
+	}
 	if (!a->ending)
 		timer_start(a->loop, &a->tick, TICK_MS, on_tick);
 }
@@ -651,6 +667,8 @@ static void finish(struct audit *a)
 {
 	struct box *next;
 
+	if (a->secrets != NULL)
+		ipc_pump(a->secrets); /* releases that were said and not read yet */
 	flush(a);
 	for (struct box *b = a->boxes; b != NULL; b = next) {
 		next = b->next;
@@ -671,14 +689,21 @@ static void finish(struct audit *a)
 	if (buf_len(&a->log.pending) > 0)
 		log_error("the gateway ends with records that could not be written: %s", a->reason);
 	logfile_close(&a->log);
+	a->over = true;
 	loop_stop(a->loop);
 }
 
 static void finish_if_over(struct audit *a)
 {
+	bool waits = a->secrets != NULL;
+
+	if (a->over)
+		return;
 	for (struct box *b = a->boxes; b != NULL; b = b->next)
-		if (b->link != NULL && loop_now_ms(a->loop) - a->ending_ms < GONE_MS)
-			return;
+		if (b->link != NULL)
+			waits = true;
+	if (waits && loop_now_ms(a->loop) - a->ending_ms < GONE_MS)
+		return;
 	timer_stop(&a->tick);
 	finish(a);
 }
@@ -742,6 +767,8 @@ static void open_log(struct audit *a)
 	}
 	logfile_tail(a->dir_fd, remember_line, a);
 	a->left = left_scan(a->dir_fd, &err);
+	if (err.text[0] != 0)
+		log_error("in-flight slots of an earlier life stay as they are: %s", err.text);
 	a->ok = true;
 	if (found.damaged)
 		add_own(a, "finding", "log_damaged", "the last record of the log could not be verified; the file was put aside unchanged");

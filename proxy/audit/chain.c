@@ -42,17 +42,14 @@ struct chain *chain_load(int key_fd, struct err *err)
 {
 	uint8_t key[CHAIN_KEY_LEN + 1];
 	ssize_t n = pread(key_fd, key, sizeof(key), 0);
-	struct chain *c;
+	struct chain *c = NULL;
 
-	if (n < 0) {
+	if (n < 0)
 		err_errno(err, "cannot read the chain key");
-		return NULL;
-	}
-	if (n != CHAIN_KEY_LEN) {
+	else if (n != CHAIN_KEY_LEN)
 		err_set(err, EINVAL, "the chain key is not %d octets long", CHAIN_KEY_LEN);
-		return NULL;
-	}
-	c = chain_new(key);
+	else
+		c = chain_new(key);
 	explicit_bzero(key, sizeof(key));
 	return c;
 }

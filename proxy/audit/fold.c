@@ -7,6 +7,7 @@
 
 #define FOLD_MS 60000
 #define FOLD_MAX 1024 /* different questions in a minute; further ones are written one by one */
+#define FOLD_OCTETS_MAX 2048 /* of one question: no true one is longer, and a worker may not make audit keep what it likes */
 #define BUCKETS 128
 
 struct fold {
@@ -75,7 +76,7 @@ bool folds_take(struct folds *f, const uint8_t *fields, size_t n, uint64_t now_m
 	uint64_t time_ms, count, hash;
 	struct fold *e, **bucket;
 
-	if (!essence(fields, n, &b, &time_ms, &count)) {
+	if (n > FOLD_OCTETS_MAX || !essence(fields, n, &b, &time_ms, &count)) {
 		buf_fini(&b);
 		return false;
 	}

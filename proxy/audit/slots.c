@@ -171,24 +171,35 @@ struct left *left_of(const struct slotfile *s, uint32_t sandbox, const char *nam
 	return s->map != NULL ? left_from(s->map, sandbox, name, s->file) : NULL;
 }
 
-static struct left *read_file(int dir_fd, const char *file, uint32_t sandbox, const char *name)
+/* *l NULL: no slot is open. -1: that is not known. */
+static int read_file(int dir_fd, const char *file, uint32_t sandbox, const char *name, struct left **l, struct err *err)
 {
-	int fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	struct inflight_slot *copy;
-	struct left *l = NULL;
+	int fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), ret = -1;
+	struct inflight_slot *copy = NULL;
 	struct stat st;
 
-	if (fd < 0)
-		return NULL;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
-		/* read, not mapped: a file that is shorter than it should be is no reason to end */
-		copy = must_calloc(1, FILE_SIZE);
-		if (pread(fd, copy, FILE_SIZE, 0) > 0)
-			l = left_from(copy, sandbox, name, file);
-		free(copy);
+	*l = NULL;
+	if (fd < 0 || fstat(fd, &st) != 0) {
+		err_errno(err, "cannot open %s", file);
+		goto out;
 	}
-	close(fd);
-	return l;
+	if (!S_ISREG(st.st_mode)) {
+		err_set(err, EINVAL, "%s is not a regular file", file);
+		goto out;
+	}
+	/* read, not mapped: a file that is shorter than it should be is no reason to end */
+	copy = must_calloc(1, FILE_SIZE);
+	if (pread(fd, copy, FILE_SIZE, 0) < 0) {
+		err_errno(err, "cannot read %s", file);
+		goto out;
+	}
+	*l = left_from(copy, sandbox, name, file);
+	ret = 0;
+out:
+	free(copy);
+	if (fd >= 0)
+		close(fd);
+	return ret;
 }
 
 struct left *left_scan(int dir_fd, struct err *err)
@@ -211,7 +222,8 @@ struct left *left_scan(int dir_fd, struct err *err)
 
 		if (!parse_name(e->d_name, &sandbox, name))
 			continue;
-		l = read_file(dir_fd, e->d_name, sandbox, name);
+		if (read_file(dir_fd, e->d_name, sandbox, name, &l, err) < 0)
+			continue; /* what it says may still be wanted: the next start looks again */
 		if (l == NULL) {
 			unlinkat(dir_fd, e->d_name, 0);
 			continue;

@@ -41,7 +41,7 @@ struct left { /* the open slots of a file that is left over */
 };
 /* Reads the open slots; NULL: none is open. s keeps its mapping. */
 struct left *left_of(const struct slotfile *s, uint32_t sandbox, const char *name);
-/* All files in the directory. Those without an open slot are removed. */
+/* All files in the directory. Those without an open slot are removed. err tells of what cannot be read: it stays where it is. */
 struct left *left_scan(int dir_fd, struct err *err);
 void left_free(struct left *l);
 /* The request id among fields; empty: none. */

@@ -116,7 +116,12 @@ static void finish(struct dial *d, enum dial_status status, int fd, const char *
 	memcpy(a.addr, d->last.b, sizeof(a.addr));
 	a.dns_us = (uint32_t)(d->dns_us > UINT32_MAX ? UINT32_MAX : d->dns_us);
 	a.connect_us = d->connect_start_us ? (uint32_t)(now - d->connect_start_us) : 0;
-	served_answer(d->s, MSG_DIALED, d->generation, d->id, &a, sizeof(a), cause, strlen(cause), fd);
+	if (!served_answer(d->s, MSG_DIALED, d->generation, d->id, &a, sizeof(a), cause, strlen(cause), fd) && fd >= 0) {
+		/* the socket cannot be handed over (no descriptors left): the worker must not wait for it */
+		a.status = DIAL_FAILED;
+		cause = "the gateway has no descriptors left to connect";
+		served_answer(d->s, MSG_DIALED, d->generation, d->id, &a, sizeof(a), cause, strlen(cause), -1);
+	}
 	dial_free(d);
 }
 

@@ -13,7 +13,7 @@
 #include "../../common/sys/loop.h"
 
 #define DIAL_CANDIDATES 16     /* addresses of one name that are looked at */
-#define DIAL_OUTSTANDING 512   /* of one worker */
+#define DIAL_OUTSTANDING 128   /* of one worker: with the answers that may wait already (served.c) they fit the queue of a link, so that none is lost */
 #define DIAL_DNS_MS 10000
 #define DIAL_CONNECT_MS 10000
 #define DIAL_STAGGER_MS 250    /* RFC 8305 section 5 */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every release is recorded. The first of (sandbox, secret, destination, outcome) at once, the following ones of the same
- * minute as one record with a count. What audit could not be told yet stays here.
+ * minute as one record with a count. What audit could not be told yet stays here, of each sandbox apart: none can fill
+ * the room of another.
  */
 #include <stdlib.h>
 
@@ -12,12 +13,12 @@
 
 #define FOLD_MS 60000
 #define TICK_MS 1000
-#define EVENTS_MAX 4096
+#define EVENTS_MAX 4096 /* different ones of a sandbox in a minute */
+#define UNBOUND_MAX 64  /* of them attempts outside the policy; what a broken worker asks beyond these is told as one */
 #define TEXT_MAX 300
 
 struct event {
 	struct event *next;
-	uint32_t sandbox;
 	enum inject_kind kind;
 	bool released, unbound;
 	char *name, *secret, *host, *cause;
@@ -25,11 +26,16 @@ struct event {
 	uint64_t wall_ms;  /* of the last one */
 	uint64_t count;    /* not yet written */
 };
+struct group { /* of one sandbox */
+	struct group *next;
+	uint32_t sandbox;
+	struct event *head;
+	size_t n, unbound_n;
+};
 struct events {
 	struct loop *loop;
 	struct ipc *audit;
-	struct event *head;
-	size_t n;
+	struct group *groups;
 	struct timer tick;
 };
 
@@ -84,28 +90,51 @@ static bool write_event(struct events *e, struct event *v)
 	return ok;
 }
 
-/* Writes what is due; forgets what had no repeat within its minute. */
-static void sweep(struct events *e, uint32_t only_sandbox)
+static void drop_event(struct group *g, struct event **p)
+{
+	struct event *v = *p;
+
+	*p = v->next;
+	g->n--;
+	g->unbound_n -= v->unbound;
+	free_event(v);
+}
+
+/* Writes what is due, or everything; forgets what had no repeat within its minute. */
+static void sweep_group(struct events *e, struct group *g, bool all)
 {
 	uint64_t now = loop_now_ms(e->loop);
 
-	for (struct event **p = &e->head; *p != NULL;) {
+	for (struct event **p = &g->head; *p != NULL;) {
 		struct event *v = *p;
-		bool over = v->since_ms == 0 || now - v->since_ms >= FOLD_MS || (only_sandbox != 0 && v->sandbox == only_sandbox);
+		bool over = v->since_ms == 0 || now - v->since_ms >= FOLD_MS || all;
 		bool had = v->count > 0;
 
 		if (!over || (had && !write_event(e, v))) {
 			p = &v->next;
-			continue;
-		}
-		if (had && only_sandbox == 0) {
+		} else if (had && !all) {
 			v->since_ms = now; /* a new minute begins */
 			p = &v->next;
+		} else {
+			drop_event(g, p);
+		}
+	}
+}
+
+/* only 0: of all sandboxes */
+static void sweep(struct events *e, uint32_t only, bool all)
+{
+	for (struct group **p = &e->groups; *p != NULL;) {
+		struct group *g = *p;
+
+		if (only == 0 || g->sandbox == only)
+			sweep_group(e, g, all);
+		if (g->head != NULL) {
+			p = &g->next;
 			continue;
 		}
-		*p = v->next;
-		e->n--;
-		free_event(v);
+		*p = g->next;
+		free(g);
 	}
 }
 
@@ -113,7 +142,7 @@ static void on_tick(struct timer *t)
 {
 	struct events *e = (struct events *)((char *)t - offsetof(struct events, tick));
 
-	sweep(e, 0);
+	sweep(e, 0, false);
 	timer_start(e->loop, &e->tick, TICK_MS, on_tick);
 }
 
@@ -131,11 +160,13 @@ void events_free(struct events *e)
 	if (e == NULL)
 		return;
 	timer_stop(&e->tick);
-	while (e->head != NULL) {
-		struct event *v = e->head;
+	while (e->groups != NULL) {
+		struct group *g = e->groups;
 
-		e->head = v->next;
-		free_event(v);
+		e->groups = g->next;
+		while (g->head != NULL)
+			drop_event(g, &g->head);
+		free(g);
 	}
 	free(e);
 }
@@ -144,23 +175,55 @@ void events_link(struct events *e, struct ipc *audit)
 {
 	e->audit = audit;
 	if (audit != NULL)
-		sweep(e, 0);
+		sweep(e, 0, false);
 }
 
-bool events_ready(const struct events *e) { return e->audit != NULL && e->n < EVENTS_MAX; }
+static struct group *group_of(const struct events *e, uint32_t sandbox)
+{
+	struct group *g;
 
-void events_add(struct events *e, uint32_t sandbox, struct str name, struct str secret, struct str host, enum inject_kind kind, bool released, bool unbound, struct str cause)
+	for (g = e->groups; g != NULL; g = g->next)
+		if (g->sandbox == sandbox)
+			return g;
+	return NULL;
+}
+
+bool events_ready(const struct events *e, uint32_t sandbox)
+{
+	const struct group *g = group_of(e, sandbox);
+
+	return e->audit != NULL && (g == NULL || g->n < EVENTS_MAX);
+}
+
+static struct event *find(const struct group *g, struct str secret, struct str host, enum inject_kind kind, bool released, bool unbound)
 {
 	struct event *v;
 
-	for (v = e->head; v != NULL; v = v->next)
-		if (v->sandbox == sandbox && v->kind == kind && v->released == released && v->unbound == unbound && str_eq(str_of(v->secret), secret) && str_eq(str_of(v->host), host))
-			break;
+	for (v = g->head; v != NULL; v = v->next)
+		if (v->kind == kind && v->released == released && v->unbound == unbound && str_eq(str_of(v->secret), secret) && str_eq(str_of(v->host), host))
+			return v;
+	return NULL;
+}
+
+void events_add(struct events *e, uint32_t sandbox, struct str name, struct str secret, struct str host, enum inject_kind kind, bool released, bool unbound, struct str cause)
+{
+	struct group *g = group_of(e, sandbox);
+	struct event *v;
+
+	if (g == NULL) {
+		g = must_calloc(1, sizeof(*g));
+		g->sandbox = sandbox;
+		g->next = e->groups;
+		e->groups = g;
+	}
+	v = find(g, secret, host, kind, released, unbound);
+	if (v == NULL && unbound && g->unbound_n >= UNBOUND_MAX) {
+		secret = host = STR_NONE;
+		kind = INJECT_NONE;
+		v = find(g, secret, host, kind, released, unbound);
+	}
 	if (v == NULL) {
-		if (e->n >= EVENTS_MAX) /* only refusals come here then: see events_ready */
-			return;
 		v = must_calloc(1, sizeof(*v));
-		v->sandbox = sandbox;
 		v->kind = kind;
 		v->released = released;
 		v->unbound = unbound;
@@ -168,9 +231,10 @@ void events_add(struct events *e, uint32_t sandbox, struct str name, struct str 
 		v->secret = copy(secret);
 		v->host = copy(host);
 		v->cause = copy(cause);
-		v->next = e->head;
-		e->head = v;
-		e->n++;
+		v->next = g->head;
+		g->head = v;
+		g->n++;
+		g->unbound_n += unbound;
 	}
 	v->count++;
 	v->wall_ms = clock_wall_ms();
@@ -178,4 +242,5 @@ void events_add(struct events *e, uint32_t sandbox, struct str name, struct str 
 		v->since_ms = loop_now_ms(e->loop);
 }
 
-void events_sandbox_gone(struct events *e, uint32_t sandbox) { sweep(e, sandbox); }
+void events_sandbox_gone(struct events *e, uint32_t sandbox) { sweep(e, sandbox, true); }
+void events_end(struct events *e) { sweep(e, 0, true); }

@@ -142,6 +142,7 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 	struct sandbox *b = sandbox_of(s);
 	const struct table *t = served_table(s, m->generation);
 	const struct binding *k = t != NULL ? bound(b, t, q) : NULL;
+	enum inject_kind kind = q->kind <= INJECT_HEADER ? (enum inject_kind)q->kind : INJECT_NONE;
 	struct msg_released a = { .status = RELEASE_OK };
 	struct secret_decl d = { 0 };
 	bool known = t != NULL && table_secret(t, q->secret_index, &d);
@@ -150,16 +151,16 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 	char cause[200];
 
 	if (k == NULL || !known || !table_secret_host_ok(t, q->secret_index, k->host)) {
-		events_add(the_role.events, s->id, str_of(s->name), known ? d.name : STR_NONE, k != NULL ? k->host : STR_NONE, (enum inject_kind)q->kind, false, true, STR_NONE);
+		events_add(the_role.events, s->id, str_of(s->name), known ? d.name : STR_NONE, k != NULL ? k->host : STR_NONE, kind, false, true, STR_NONE);
 		refuse(s, m, RELEASE_UNBOUND, "the policy does not bind this secret there");
 		return;
 	}
-	if (!events_ready(the_role.events)) {
+	if (!events_ready(the_role.events, s->id)) {
 		refuse(s, m, RELEASE_FAILED, "the release cannot be recorded");
 		return;
 	}
 	v = sources_value(b->sources, &d, &valid_ms, cause);
-	events_add(the_role.events, s->id, str_of(s->name), d.name, k->host, (enum inject_kind)q->kind, v != NULL, false, v != NULL ? STR_NONE : str_of(cause));
+	events_add(the_role.events, s->id, str_of(s->name), d.name, k->host, kind, v != NULL, false, v != NULL ? STR_NONE : str_of(cause));
 	if (v == NULL) {
 		refuse(s, m, RELEASE_FAILED, cause);
 		return;
@@ -227,8 +228,10 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 	struct secrets_role *r = ipc_arg(c);
 	struct ipc_msg *m = (struct ipc_msg *)(uintptr_t)cm;
 
-	if (m == NULL)
+	if (m == NULL) {
+		events_end(r->events); /* audit outlives us */
 		_exit(0);
+	}
 	if (served_supervisor(&r->served, c, m))
 		return;
 	switch (m->type) {
@@ -266,6 +269,7 @@ int secrets_main(int link_fd)
 	r->served = (struct served_set){ .loop = r->loop, .self = ROLE_SECRETS, .ops = &ops };
 	r->sup = ipc_new(r->loop, link_fd, ROLE_SECRETS, ROLE_SUPERVISOR, on_supervisor, r);
 	loop_run(r->loop);
+	events_end(r->events);
 	served_fini(&r->served);
 	events_free(r->events);
 	return 0;

@@ -28,7 +28,7 @@ bool sources_env(struct sources *s, int fd);
 bool sources_file(struct sources *s, struct str path, int fd);
 /*
  * The value now, borrowed until the next call for the same sandbox; NULL and a cause for the operator otherwise. A file is
- * read again when it has changed.
+ * read again when it has changed; one that was removed or replaced has no value until it is handed over anew.
  */
 const struct secret *sources_value(struct sources *s, const struct secret_decl *d, uint32_t *valid_ms, char cause[200]);
 
@@ -37,10 +37,11 @@ struct events;
 struct events *events_new(struct loop *l);
 void events_free(struct events *e);
 void events_link(struct events *e, struct ipc *audit); /* NULL: the link is gone; what is not sent waits */
-bool events_ready(const struct events *e); /* audit can be told, and there is room to remember */
+bool events_ready(const struct events *e, uint32_t sandbox); /* audit can be told, and there is room to remember */
 /* released: false for an attempt that was refused (cause says why). Strings are copied. */
 void events_add(struct events *e, uint32_t sandbox, struct str name, struct str secret, struct str host, enum inject_kind kind, bool released, bool unbound, struct str cause);
 void events_sandbox_gone(struct events *e, uint32_t sandbox); /* writes what is folded */
+void events_end(struct events *e); /* writes what is folded, of all sandboxes */
 
 int secrets_main(int link_fd);
 #endif

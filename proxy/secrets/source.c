@@ -16,6 +16,7 @@ struct file {
 	char *path;
 	int fd;
 	bool loaded;
+	bool linked; /* it had a name when it was handed over */
 	struct stat seen; /* as it was when the value was read */
 	struct secret *value;
 };
@@ -112,6 +113,8 @@ bool sources_env(struct sources *s, int fd)
 bool sources_file(struct sources *s, struct str path, int fd)
 {
 	struct file *f = NULL;
+	struct stat st;
+	bool linked = fstat(fd, &st) == 0 && st.st_nlink > 0;
 
 	for (unsigned i = 0; i < s->file_n; i++)
 		if (str_eq(str_of(s->files[i].path), path))
@@ -119,14 +122,14 @@ bool sources_file(struct sources *s, struct str path, int fd)
 	if (f != NULL) {
 		close(f->fd);
 		secret_free(f->value);
-		*f = (struct file){ .path = f->path, .fd = fd };
+		*f = (struct file){ .path = f->path, .fd = fd, .linked = linked };
 		return true;
 	}
 	if (s->file_n == SOURCES_MAX || path.n == 0) {
 		close(fd);
 		return false;
 	}
-	s->files[s->file_n++] = (struct file){ .path = copy_name(path.p, path.n), .fd = fd };
+	s->files[s->file_n++] = (struct file){ .path = copy_name(path.p, path.n), .fd = fd, .linked = linked };
 	return true;
 }
 
@@ -149,15 +152,20 @@ static bool unchanged(const struct stat *a, const struct stat *b)
 	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
+static void forget(struct file *f)
+{
+	secret_free(f->value);
+	f->value = NULL;
+	f->loaded = false;
+}
+
 /* Reads the whole file; the line end that editors leave is not part of the value. */
 static const char *load(struct file *f, const struct stat *st)
 {
 	char *text;
 	size_t n = (size_t)st->st_size;
 
-	secret_free(f->value);
-	f->value = NULL;
-	f->loaded = false;
+	forget(f);
 	if (!S_ISREG(st->st_mode))
 		return "is not a regular file";
 	if (st->st_size > SECRET_MAX + 2)
@@ -195,7 +203,11 @@ static const struct secret *file_value(struct sources *s, struct str path, char 
 		wrong = "was not handed over when the sandbox was started";
 	else if (fstat(f->fd, &st) != 0)
 		wrong = "cannot be looked at";
-	else if (!f->loaded || !unchanged(&f->seen, &st))
+	else if (f->linked && st.st_nlink == 0) {
+		/* removed, or another was renamed over it. By our descriptor there is only the old value, which somebody wanted gone */
+		forget(f);
+		wrong = "was removed or replaced since it was handed over";
+	} else if (!f->loaded || !unchanged(&f->seen, &st))
 		wrong = load(f, &st);
 	if (wrong == NULL)
 		return f->value;

@@ -798,11 +798,139 @@ static void burst(void **state)
 	drop_lines();
 }
 
+/* What the role says on its standard error while fn runs. */
+static void said_by(void (*fn)(void), char *out, size_t cap)
+{
+	int file = memfd_create("said", 0), old = dup(2);
+	ssize_t n;
+
+	fflush(stderr);
+	dup2(file, 2);
+	fn();
+	dup2(old, 2);
+	close(old);
+	n = pread(file, out, cap - 1, 0);
+	out[n > 0 ? n : 0] = 0;
+	close(file);
+}
+
+static void one_life(void)
+{
+	struct role_under_test r = start_audit();
+	struct msg_record none = { 0, INFLIGHT_NO_SLOT };
+	struct buf b = { 0 };
+	struct worker w;
+	int secrets;
+
+	sync_audit(&r);
+	role_sandbox(&r, 1, 1, 0, "box", dir_fd);
+	w = worker_join(&r, 1);
+	worker_request(&w, 1, INFLIGHT_NO_SLOT, "req-1");
+	worker_told(&w, 1);
+	worker_leave(&w);
+	role_gone(&r, 1, 1);
+	secrets = role_peer(&r, ROLE_SECRETS, 0);
+	/* the end is asked for before the role that holds the secrets has said its last word */
+	wire_send(r.sup, MSG_SHUTDOWN, 0, 0, NULL, 0, NULL, 0, NULL, 0);
+	record_s(&b, REC_KIND, STR("secret"));
+	record_s(&b, REC_SANDBOX, STR("box"));
+	record_s(&b, REC_DECISION, STR("allow"));
+	wire_send(secrets, MSG_EVENT, 0, 0, &none, sizeof(none), buf_data(&b), buf_len(&b), NULL, 0);
+	buf_fini(&b);
+	close(secrets);
+	assert_int_equal(role_wait(&r), 0);
+	close(r.sup);
+}
+
+/* An orderly end: nothing to complain of, and the last releases are in. */
+static void quiet_end(void **state)
+{
+	char said[4096];
+
+	(void)state;
+	said_by(one_life, said, sizeof(said));
+	assert_string_equal(said, "");
+	assert_int_equal(verify(), 0);
+	read_log();
+	assert_int_equal(kind_count("secret"), 1);
+	assert_int_equal(requests_of("req-1", NULL), 1);
+	drop_lines();
+}
+
+/* Slots that cannot be read are not thrown away: what they say is wanted at the next start. */
+static void unreadable_slots(void **state)
+{
+	struct role_under_test r = start_audit();
+	struct worker w;
+	DIR *d;
+	struct dirent *e;
+	char name[256] = "";
+
+	(void)state;
+	sync_audit(&r);
+	role_sandbox(&r, 1, 1, 0, "box", dir_fd);
+	w = worker_join(&r, 1);
+	worker_open(&w, 2, "req-1");
+	role_kill(&r);
+	worker_leave(&w);
+	d = fdopendir(openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	while ((e = readdir(d)) != NULL)
+		if (strncmp(e->d_name, "inflight.", 9) == 0)
+			snprintf(name, sizeof(name), "%s", e->d_name);
+	closedir(d);
+	/* away behind a link, which is not followed */
+	assert_int_equal(renameat(dir_fd, name, dir_fd, "aside"), 0);
+	assert_int_equal(symlinkat("aside", dir_fd, name), 0);
+	r = start_audit();
+	sync_audit(&r);
+	assert_int_equal(role_end(&r), 0);
+	assert_true(file_there("inflight."));
+	assert_int_equal(renameat(dir_fd, "aside", dir_fd, name), 0);
+	r = start_audit();
+	sync_audit(&r);
+	assert_int_equal(role_end(&r), 0);
+	assert_false(file_there("inflight."));
+	read_log();
+	assert_int_equal(requests_of("req-1", "worker_lost"), 1);
+	drop_lines();
+}
+
+/* The log is replaced by what cannot be one: requests are refused until that is over, and not for a moment let through. */
+static void log_taken_away(void **state)
+{
+	struct role_under_test r = start_audit();
+	struct worker w;
+	struct wire_msg m;
+
+	(void)state;
+	sync_audit(&r);
+	role_sandbox(&r, 1, 1, 0, "box", dir_fd);
+	w = worker_join(&r, 1);
+	worker_request(&w, 1, INFLIGHT_NO_SLOT, "req-1");
+	worker_told(&w, 1);
+	assert_int_equal(renameat(dir_fd, "audit.jsonl", dir_fd, "moved"), 0);
+	assert_int_equal(mkdirat(dir_fd, "audit.jsonl", 0700), 0);
+	wire_expect(w.link, MSG_AUDIT_STATE, &m);
+	assert_int_equal(m.data[0], 0);
+	assert_false(wire_recv(w.link, &m, 2500)); /* two more looks: no other word */
+	assert_int_equal(unlinkat(dir_fd, "audit.jsonl", AT_REMOVEDIR), 0);
+	wire_expect(w.link, MSG_AUDIT_STATE, &m);
+	assert_int_equal(m.data[0], 1);
+	worker_request(&w, 2, INFLIGHT_NO_SLOT, "req-2");
+	worker_told(&w, 2);
+	worker_leave(&w);
+	role_gone(&r, 1, 1);
+	assert_int_equal(role_end(&r), 0);
+	read_log();
+	assert_int_equal(requests_of("req-2", NULL), 1);
+	drop_lines();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-		T(records), T(worker_dies), T(audit_dies), T(everything_dies), T(both_die), T(supervisor_dies), T(dns_is_folded), T(full_disk), T(tampering), T(unfinished_line), T(burst),
+		T(records), T(worker_dies), T(audit_dies), T(everything_dies), T(both_die), T(supervisor_dies), T(dns_is_folded), T(full_disk), T(tampering), T(unfinished_line), T(burst), T(quiet_end), T(unreadable_slots), T(log_taken_away),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -353,9 +353,44 @@ static void many(void **state)
 	close(link);
 }
 
+/* A worker that does not read for a while: what ends meanwhile is answered all the same, each question once. */
+static void stalled(void **state)
+{
+	static bool answered[3000];
+	int link = role_peer(&role, ROLE_WORKER, 1), clock, sent = 0, fd;
+	struct msg_dial q = { .port = port, .scheme = SCHEME_HTTPS };
+	struct pollfd p = { link, POLLOUT, 0 };
+	static struct wire_msg m;
+	char cause[512];
+
+	(void)state;
+	/* first those that take long, then as many as the dialer reads of those that are answered at once */
+	while (sent < 3000 && poll(&p, 1, 500) == 1) {
+		if (sent < 500)
+			ask(link, (uint64_t)sent, "loop.example", silent_port);
+		else
+			wire_send(link, MSG_DIAL, 3, (uint64_t)sent, &q, sizeof(q), "other.example", 13, NULL, 0);
+		sent++;
+	}
+	/* one that takes as long, of another worker: when it has ended the others have */
+	role_sandbox(&role, 2, 3, 0, "second", table);
+	clock = role_peer(&role, ROLE_WORKER, 2);
+	ask(clock, 1, "loop.example", silent_port);
+	assert_int_equal(answer(clock, 1, cause, &fd).status, DIAL_TIMEOUT);
+	for (int got = 0; got < sent; got++) {
+		if (!wire_recv(link, &m, 20000))
+			fail_msg("%d of %d answered", got, sent);
+		assert_true(m.h.id < (uint64_t)sent && !answered[m.h.id]);
+		answered[m.h.id] = true;
+	}
+	role_gone(&role, 2, 3);
+	close(clock);
+	close(link);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(connects), cmocka_unit_test(policy_first), cmocka_unit_test(addresses), cmocka_unit_test(failures), cmocka_unit_test(many) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(connects), cmocka_unit_test(policy_first), cmocka_unit_test(addresses), cmocka_unit_test(failures), cmocka_unit_test(many), cmocka_unit_test(stalled) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -269,9 +269,103 @@ static void folded(void **state)
 	assert_int_equal(role_end(&r), 0);
 }
 
+/* A file that was removed, or that another was renamed over, has no value any more; handed over anew it has. */
+static void replaced(void **state)
+{
+	char path[] = "/tmp/sp-secret-XXXXXX", other[] = "/tmp/sp-secret-XXXXXX";
+	int table = test_table(policy), link, audit, file = mkstemp(path), next = mkstemp(other);
+	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	uint32_t two = index_of(table, "two"), b = dest_of(table, "b.example");
+	char v[512];
+
+	(void)state;
+	rewrite(file, "value-of-yesterday");
+	rewrite(next, "value-of-today");
+	send_file(&r, 1, 5, "/run/two", file);
+	role_sandbox(&r, 1, 5, 0, "box", table);
+	audit = audit_join(&r, table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	assert_int_equal(ask(link, 5, two, b, INJECT_HEADER, v, NULL), RELEASE_OK);
+	assert_string_equal(v, "value-of-yesterday");
+	assert_int_equal(rename(other, path), 0);
+	assert_int_equal(ask(link, 5, two, b, INJECT_HEADER, v, NULL), RELEASE_FAILED);
+	assert_non_null(strstr(v, "/run/two was removed or replaced"));
+	send_file(&r, 1, 5, "/run/two", next);
+	role_sandbox(&r, 2, 6, 0, "other", table); /* it has read what was said before this */
+	assert_int_equal(ask(link, 5, two, b, INJECT_HEADER, v, NULL), RELEASE_OK);
+	assert_string_equal(v, "value-of-today");
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(ask(link, 5, two, b, INJECT_HEADER, v, NULL), RELEASE_FAILED);
+	close(link);
+	close(audit);
+	close(file);
+	close(next);
+	close(table);
+	assert_int_equal(role_end(&r), 0);
+}
+
+/* A broken worker asks for all that is not bound: others go on, and audit is told of it in few words. */
+static void flooded(void **state)
+{
+	int table = test_table(policy), link, other, audit;
+	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example");
+	unsigned told = 0;
+	struct wire_msg m;
+	char v[512];
+
+	(void)state;
+	send_env(&r, 1, 5);
+	role_sandbox(&r, 1, 5, 0, "box", table);
+	role_sandbox(&r, 2, 6, 0, "broken", table);
+	audit = audit_join(&r, table);
+	other = role_peer(&r, ROLE_WORKER, 2);
+	for (uint32_t i = 0; i < 6000; i++) {
+		assert_int_equal(ask(other, 6, i % 7, i % 11, (enum inject_kind)(4 + i), v, NULL), RELEASE_UNBOUND);
+		while (wire_recv(audit, &m, 0))
+			told++;
+	}
+	assert_in_range(told, 1, 70);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	close(link);
+	close(other);
+	close(audit);
+	close(table);
+	assert_int_equal(role_end(&r), 0);
+}
+
+/* The supervisor is lost: what is folded is told before the end, since audit lives on. */
+static void orphaned(void **state)
+{
+	int table = test_table(policy), link, audit;
+	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example");
+	uint64_t count;
+	char v[512];
+
+	(void)state;
+	send_env(&r, 1, 5);
+	role_sandbox(&r, 1, 5, 0, "box", table);
+	audit = audit_join(&r, table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	for (int i = 0; i < 9; i++)
+		assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	event(audit, "secret", "allow", "one", "box", &count);
+	assert_int_equal(count, 1);
+	close(r.sup);
+	event(audit, "secret", "allow", "one", "box", &count);
+	assert_int_equal(count, 8);
+	assert_int_equal(role_wait(&r), 0);
+	close(link);
+	close(audit);
+	close(table);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(bound_releases), cmocka_unit_test(kept_apart), cmocka_unit_test(folded) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(bound_releases), cmocka_unit_test(kept_apart), cmocka_unit_test(folded), cmocka_unit_test(replaced), cmocka_unit_test(flooded),
+		cmocka_unit_test(orphaned) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
