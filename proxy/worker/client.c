@@ -703,7 +703,7 @@ static void half_reset(struct client_half *h)
 	end(cl, true);
 }
 
-static bool half_full(struct client_half *h) { return buf_len(&of(h)->c.out) > CONN_OUT_HIGH; }
+static bool half_full(struct client_half *h) { return buf_len(&of(h)->c.out) > worker_out_high(of(h)->w); }
 
 static void half_resume(struct client_half *h)
 {
@@ -803,23 +803,15 @@ void clients_end(struct worker *w)
 		end((struct client *)w->clients.head, false);
 }
 
-static size_t queued(const struct conn *c) { return c->in.cap + c->out.cap + c->pre.cap; }
-
-/* What the queues of this sandbox's connections hold; over the limit the clients with the largest go until it is kept. */
-static void account_memory(struct worker *w)
+/* Over the limit the clients whose queues are the largest go until it is kept. */
+static void keep_memory(struct worker *w)
 {
-	w->memory = 0;
-	for (const struct conn *c = w->clients.head; c != NULL; c = c->next)
-		w->memory += queued(c);
-	for (const struct conn *c = w->upstream_conns.head; c != NULL; c = c->next)
-		w->memory += queued(c);
-	while (w->memory > LIMIT_MEMORY && w->clients.head != NULL) {
+	while (worker_memory(w) > LIMIT_MEMORY && w->clients.head != NULL) {
 		struct conn *largest = w->clients.head;
 
 		for (struct conn *c = largest; c != NULL; c = c->next)
-			if (queued(c) > queued(largest))
+			if (conn_queued(c) > conn_queued(largest))
 				largest = c;
-		w->memory -= queued(largest);
 		fail((struct client *)largest, REFUSAL_LIMIT_EXCEEDED, "memory", true);
 	}
 }
@@ -828,7 +820,7 @@ void client_sweep(struct worker *w)
 {
 	uint64_t now = loop_now_ms(w->loop);
 
-	account_memory(w);
+	keep_memory(w);
 
 	for (struct conn *c = w->clients.head, *next; c != NULL; c = next) {
 		struct client *cl = (struct client *)c;

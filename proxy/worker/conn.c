@@ -100,6 +100,14 @@ BIO_METHOD *conn_bio_method(void)
 	return method;
 }
 
+static void account(struct conn *c)
+{
+	size_t n = conn_queued(c);
+
+	c->list->queued += n - c->accounted;
+	c->accounted = n;
+}
+
 static void on_event(struct watch *w, uint32_t events)
 {
 	struct conn *c = (struct conn *)((char *)w - offsetof(struct conn, watch));
@@ -190,8 +198,10 @@ void conn_fill(struct conn *c)
 	if (c->closed || c->eof || c->failed || c->paused)
 		return;
 	if (c->ssl != NULL) {
-		if (c->more)
+		if (c->more) {
 			tls_fill(c);
+			account(c);
+		}
 		return;
 	}
 	while (c->readable && buf_len(&c->in) < CONN_IN_MAX) {
@@ -213,6 +223,7 @@ void conn_fill(struct conn *c)
 		}
 	}
 	c->more = c->readable;
+	account(c);
 }
 
 void conn_flush_now(struct conn *c)
@@ -249,6 +260,7 @@ void conn_flush_now(struct conn *c)
 		}
 		c->active_ms = loop_now_ms(c->loop);
 	}
+	account(c);
 	if (c->failed) {
 		conn_kick(c);
 		return;
@@ -277,7 +289,10 @@ static void flush_deferred(void *arg)
 
 void conn_flush_later(struct conn *c)
 {
-	if (c->flushing || c->closed)
+	if (c->closed)
+		return;
+	account(c);
+	if (c->flushing)
 		return;
 	c->flushing = true;
 	loop_defer(c->loop, flush_deferred, c);
@@ -349,6 +364,7 @@ void conn_close(struct conn *c)
 	buf_fini_secret(&c->in);
 	buf_fini_secret(&c->out);
 	buf_fini(&c->pre);
+	account(c);
 	if (c->prev != NULL)
 		c->prev->next = c->next;
 	else
@@ -374,4 +390,5 @@ void conn_idle_trim(struct conn *c)
 		buf_fini_secret(&c->in);
 	if (buf_len(&c->out) == 0)
 		buf_fini_secret(&c->out);
+	account(c);
 }

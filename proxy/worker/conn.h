@@ -15,9 +15,10 @@
 #include "../../common/sys/loop.h"
 
 #define CONN_READ_SIZE 16384      /* one TLS record */
-#define CONN_IN_MAX (256 * 1024)  /* input queue: beyond it the peer waits */
+#define CONN_IN_MAX (64 * 1024)   /* input queue: beyond it the peer waits */
 #define CONN_OUT_HIGH (128 * 1024)
 #define CONN_OUT_LOW (32 * 1024)
+#define CONN_OUT_PRESSED (16 * 1024) /* instead of CONN_OUT_HIGH while memory is short */
 
 struct conn;
 struct conn_ops {
@@ -46,11 +47,14 @@ struct conn {
 	uint64_t bytes_in, bytes_out; /* content as seen above TLS */
 	struct conn *prev, *next;     /* list of the worker, for the sweep */
 	struct conn_list *list;
+	size_t accounted;    /* octets that its queues hold, as the list knows */
 };
 struct conn_list {
 	struct conn *head;
 	size_t n;
+	size_t queued; /* octets that the queues of all hold; of one, up to date since its last fill or flush */
 };
+static inline size_t conn_queued(const struct conn *c) { return c->in.cap + c->out.cap + c->pre.cap; }
 
 void conn_init(struct conn *c, struct loop *l, int fd, const struct conn_ops *ops, struct conn_list *list);
 /* Starts TLS on the connection; input queued so far is fed to it. Takes ssl. */

@@ -588,7 +588,7 @@ static void half_end(struct upstream_half *h)
 	conn_flush_later(&u->c);
 }
 
-static bool half_full(struct upstream_half *h) { return buf_len(&of(h)->c.out) > CONN_OUT_HIGH; }
+static bool half_full(struct upstream_half *h) { return buf_len(&of(h)->c.out) > worker_out_high(of(h)->w); }
 
 static void half_resume(struct upstream_half *h)
 {

@@ -188,7 +188,7 @@ static void on_listener(struct watch *wt, uint32_t events)
 	for (int i = 0; i < ACCEPT_BATCH; i++) {
 		int fd;
 
-		if (w->clients.n >= LIMIT_CLIENTS || w->memory > LIMIT_MEMORY) {
+		if (w->clients.n >= LIMIT_CLIENTS || worker_memory(w) > LIMIT_MEMORY) {
 			/* the rest waits in the backlog until some have gone; the sweep looks again */
 			w->accept_paused = true;
 			for (unsigned k = 0; k < w->listener_n; k++)
@@ -316,7 +316,7 @@ static void on_sweep(struct timer *t)
 	upstreams_sweep(w->ups);
 	names_tick(w->names);
 	reporter_tick(w->rep);
-	if (w->accept_paused && w->clients.n < LIMIT_CLIENTS && w->memory <= LIMIT_MEMORY) {
+	if (w->accept_paused && w->clients.n < LIMIT_CLIENTS && worker_memory(w) <= LIMIT_MEMORY) {
 		w->accept_paused = false;
 		for (unsigned i = 0; i < w->listener_n; i++)
 			if (w->listener_watch[i].fn == on_listener)

@@ -31,7 +31,7 @@
 #define LIMIT_LINGER_MS 2000        /* after a refusal: how long what still comes is thrown away */
 #define LIMIT_LINGER_BYTES (1024 * 1024)
 #define LIMIT_LEAVES 2048
-#define LIMIT_MEMORY (512u << 20)   /* queues of all connections of one sandbox */
+#define LIMIT_MEMORY (512u << 20)   /* queues of all connections of one sandbox; from half of it on each may hold less */
 
 /* Names for objects that answers from other roles come back to: index and generation. */
 struct handles {
@@ -61,7 +61,6 @@ struct worker {
 	unsigned listener_n;
 	bool accept_paused;
 	bool slots_awaited; /* some client waits for an in-flight slot */
-	size_t memory; /* octets in the queues of all connections, as of the last sweep */
 	struct conn_list clients, upstream_conns;
 	struct handles handles;
 	struct trust *trust;
@@ -75,6 +74,9 @@ struct worker {
 	char id_prefix[17];
 	uint32_t id_next;
 };
+/* Octets in the queues of all of its connections. */
+static inline size_t worker_memory(const struct worker *w) { return w->clients.queued + w->upstream_conns.queued; }
+static inline size_t worker_out_high(const struct worker *w) { return worker_memory(w) > LIMIT_MEMORY / 2 ? CONN_OUT_PRESSED : CONN_OUT_HIGH; }
 void worker_request_id(struct worker *w, char out[33]);
 
 /* reporter.c */

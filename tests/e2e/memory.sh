@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The queues of one sandbox are bounded: thousands of clients that do not read are shed, and another sandbox does not feel it.
+# The queues of one sandbox are bounded: of thousands of clients that do not read none holds much, and another sandbox does not feel it.
 NAME=memory
 . "$(dirname "$0")/lib.sh"
 can_run
@@ -33,15 +33,13 @@ P
 greedy=$!
 PIDS+=($greedy)
 wait_for 90 test -e "$WORK/full" || not_ok "3500 clients" "$(cat "$T/greedy")"
-shed() { [ "$(record_count '"reason":"memory"')" -gt 0 ]; }
-if wait_for 20 shed; then ok "clients that do not read are shed, and recorded"; else not_ok "clients that do not read are shed, and recorded"; fi
 w=$(python3 -c "
 import json, socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect('$STATE/run/control.sock'); s.send(b'{\"id\":1,\"op\":\"status\"}')
 print([r['pid'] for r in json.loads(s.recv(65536))['ok']['roles'] if r.get('sandbox') == 'greedy'][0])")
-# 512 MiB of queues, and 40 KiB of TLS state for each of up to 7000 connections (clients and upstreams)
+# at most 512 MiB of queues (from half of that on each may hold less), and TLS state for each of up to 7000 connections
 rss=$(awk '/VmRSS/ { print $2 }' "/proc/$w/status")
-[ "$rss" -lt 819200 ] && ok "the worker stays below 800 MiB ($((rss / 1024)) MiB)" || not_ok "the worker stays below 800 MiB" "$rss KiB"
+[ "$rss" -lt 716800 ] && ok "the worker stays below 700 MiB ($((rss / 1024)) MiB)" || not_ok "the worker stays below 700 MiB" "$rss KiB"
 sed 's/^name: .*/name: other/' "$WORK/policy.yaml" >"$WORK/other.yaml"
 (cd "$WORK" && E2E_SECRET=$SECRET timeout 60 "$SP" run --quiet --policy other.yaml --name other -- curl -sS -m 20 https://api.test/v1/hello) >"$T/out" 2>&1
 has "another sandbox is served meanwhile" "$T/out" "hello, you sent Bearer"
