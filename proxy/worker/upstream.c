@@ -529,7 +529,7 @@ static void process(struct conn *c)
 		}
 		if (c->closed || u->state != UP_BUSY || u->half.x == NULL)
 			return;
-		if (c->paused || c->eof)
+		if (c->paused || c->eof || c->failed)
 			break;
 		/* edge-triggered: stop only when the socket is drained, or nothing moved */
 		if (!c->more)
@@ -537,7 +537,7 @@ static void process(struct conn *c)
 		if (c->bytes_in == before && buf_len(&c->in) == had)
 			break;
 	}
-	if (c->eof && !c->paused) {
+	if (c->failed || (c->eof && !c->paused)) { /* failed: a write may be all that ever notices it */
 		if (u->head_done && u->in_body && c->eof_clean && h1_body_eof(&u->body)) {
 			u->resp_keep = false;
 			response_done(u);
