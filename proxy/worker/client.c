@@ -395,10 +395,6 @@ static void connect_request(struct client *cl, struct exchange *x)
 		return;
 	}
 	x->request_ended = true;
-	if (!reporter_ok(cl->w->rep)) {
-		exchange_refuse(x, REFUSAL_AUDIT_UNAVAILABLE, "requests cannot be recorded at the moment, so none is let through");
-		return;
-	}
 	if (x->req.framing != HTTP_BODY_NONE || x->req.expect_continue) {
 		struct http_fault f = { 400, "malformed_request", "connect_content" };
 
@@ -407,6 +403,13 @@ static void connect_request(struct client *cl, struct exchange *x)
 	}
 	if (!exchange_identify(x))
 		return;
+	if (!reporter_ok(cl->w->rep)) {
+		enum refusal_code why;
+
+		worker_exchange_host.begin(cl->w, x, &why); /* a slot, if there is one: the record may have to outlive us */
+		exchange_refuse(x, REFUSAL_AUDIT_UNAVAILABLE, "requests cannot be recorded at the moment, so none is let through");
+		return;
+	}
 	found = table_find(cl->w->table, SCHEME_HTTPS, str_mk(x->chost.text, x->chost.len), x->port, &d);
 	if (found == 0 && (x->port == 80 || x->port != 443))
 		found = table_find(cl->w->table, SCHEME_HTTP, str_mk(x->chost.text, x->chost.len), x->port, &d);
@@ -740,8 +743,7 @@ static bool host_begin(void *arg, struct exchange *x, enum refusal_code *code)
 	*code = REFUSAL_AUDIT_UNAVAILABLE;
 	if (x->handle == 0)
 		x->handle = handle_new(&w->handles, x);
-	if (!reporter_ok(w->rep))
-		return false;
+	/* also of what will be refused for want of audit: its record must outlive this worker */
 	record_s(&b, REC_KIND, STR("request"));
 	record_s(&b, REC_REQUEST_ID, str_of(x->request_id));
 	record_u(&b, REC_TIME_MS, x->start_ms);
@@ -750,7 +752,7 @@ static bool host_begin(void *arg, struct exchange *x, enum refusal_code *code)
 	record_s(&b, REC_PATH, str_mk(x->req.path.p, x->req.path.n > 120 ? 120 : x->req.path.n));
 	x->slot = reporter_slot(w->rep, &b);
 	buf_fini(&b);
-	return x->slot != INFLIGHT_NO_SLOT;
+	return reporter_ok(w->rep) && x->slot != INFLIGHT_NO_SLOT;
 }
 
 static enum secret_state host_secret(void *arg, struct exchange *x, const struct dest *d, const struct inject *in, struct str *value, struct str *cause)

@@ -226,13 +226,25 @@ void conn_fill(struct conn *c)
 	account(c);
 }
 
+static void write_fails(struct conn *c)
+{
+	if (!c->reads_on) {
+		c->failed = true;
+		return;
+	}
+	c->write_failed = c->readable = c->more = true;
+	conn_kick(c);
+}
+
 void conn_flush_now(struct conn *c)
 {
 	bool was_high = buf_len(&c->out) > CONN_OUT_LOW;
 
 	if (c->closed)
 		return;
-	while (buf_len(&c->out) > 0 && !c->failed) {
+	if (c->write_failed)
+		buf_clear(&c->out);
+	while (buf_len(&c->out) > 0 && !c->failed && !c->write_failed) {
 		if (c->ssl != NULL) {
 			size_t n = 0;
 			int r = SSL_write_ex(c->ssl, buf_data(&c->out), buf_len(&c->out), &n), e;
@@ -242,7 +254,7 @@ void conn_flush_now(struct conn *c)
 				if (e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE)
 					break;
 				ERR_clear_error();
-				c->failed = true;
+				write_fails(c);
 				break;
 			}
 			buf_drop(&c->out, n);
@@ -252,7 +264,7 @@ void conn_flush_now(struct conn *c)
 
 			if (k < 0) {
 				if (errno != EAGAIN && errno != EINTR)
-					c->failed = true;
+					write_fails(c);
 				break;
 			}
 			buf_drop(&c->out, (size_t)k);

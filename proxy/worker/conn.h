@@ -39,6 +39,8 @@ struct conn {
 	bool eof;            /* end of input; clean tells whether it was announced (FIN, or close_notify under TLS) */
 	bool eof_clean;
 	bool failed;         /* socket or TLS error: nothing more comes or goes */
+	bool reads_on;       /* set by the owner: a write that fails ends writing only, what the peer has sent before is still read */
+	bool write_failed;   /* then: what is queued for output is thrown away */
 	bool paused;         /* do not read: the other side is full */
 	bool kicked, yielded, flushing, closed;
 	bool shut_after_flush; /* half-close once out is empty */

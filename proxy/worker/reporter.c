@@ -134,8 +134,8 @@ void reporter_message(struct reporter *r, const struct ipc_msg *m)
 		acknowledged(r, ((const struct msg_recorded *)(const void *)m->data)->number);
 		break;
 	case MSG_AUDIT_STATE:
-		clients_slots_freed(r->w);
 		r->audit_ok = ((const struct msg_audit_state *)(const void *)m->data)->ok == 1 && r->slots != NULL;
+		clients_slots_freed(r->w);
 		break;
 	default:
 		break;
@@ -156,7 +156,7 @@ bool reporter_slot_free(const struct reporter *r)
 
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields)
 {
-	for (uint32_t k = 0; k < INFLIGHT_SLOTS; k++) {
+	for (uint32_t k = 0; r->slots != NULL && k < INFLIGHT_SLOTS; k++) {
 		uint32_t i = (r->hint + k) % INFLIGHT_SLOTS;
 		struct inflight_slot *s = &r->slots[i];
 

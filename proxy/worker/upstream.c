@@ -329,6 +329,7 @@ void upstreams_dialed(struct upstreams *us, const struct ipc_msg *m, int *fd_tak
 	}
 	*fd_taken = 1;
 	conn_init(&u->c, us->w->loop, m->fds[0], &conn_ops, &us->w->upstream_conns);
+	u->c.reads_on = true; /* an answer that came before the connection was reset still counts */
 	u->since_ms = loop_now_ms(us->w->loop);
 	u->since_us = clock_mono_us();
 	if (u->origin->scheme != SCHEME_HTTPS) {

@@ -14,7 +14,7 @@ ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); ctx.load_cert_chain(sys.argv[2], 
 l = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 while True:
     try:
-        s = ctx.wrap_socket(l.accept()[0], server_side=True); got = b""
+        c = l.accept()[0]; c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1); s = ctx.wrap_socket(c, server_side=True); got = b""
         while b"\r\n\r\n" not in got: got += s.recv(1000)
         s.sendall(b"HTTP/1.1 413 no\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); s.close()
     except OSError: pass
@@ -61,13 +61,13 @@ def early(n):
     c = open_tls("git.test")
     try: c[3].write(b"POST /early/%d HTTP/1.1\r\nHost: git.test\r\nContent-Length: 300000\r\n\r\n" % n + b"e" * 300000); c[0].sendall(c[2].read())
     except OSError: pass
-    return answer(*c) in ("HTTP/1.1 413", "HTTP/1.1 502")
+    return answer(*c)
 tell("head in halves", head); tell("content in halves", body)
-tell("early answers", lambda: sum(early(n) for n in range(12)))
+import collections; tell("early answers", lambda: dict(collections.Counter(early(n) for n in range(12))))
 P
 run python3 halves.py >"$T/out" 2>&1
 has "a head in two halves of a record" "$T/out" "head in halves: HTTP/1.1 200"
 has "content in two halves of a record" "$T/out" "content in halves: HTTP/1.1 200"
 if [ "$(grep -c 'another meanwhile: HTTP/1.1 200' "$T/out")" -eq 2 ]; then ok "others are served meanwhile"; else not_ok "others are served meanwhile" "$(cat "$T/out")"; fi
-has "an upstream that answers early and goes: never a client that waits" "$T/out" "early answers: 12"
+has "A14 an upstream that answers early and goes: its answer arrives" "$T/out" "early answers: {'HTTP/1.1 413': 12}"
 check_done
