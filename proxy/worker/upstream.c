@@ -548,7 +548,7 @@ static void process(struct conn *c)
 		return;
 	}
 	/* the request's writer may go on */
-	if (u->half.x != NULL && buf_len(&c->out) < CONN_OUT_LOW)
+	if (u->half.x != NULL && buf_len(&c->out) <= CONN_OUT_LOW)
 		exchange_upstream_drained(u->half.x);
 }
 
