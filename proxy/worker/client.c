@@ -706,7 +706,7 @@ static void half_reset(struct client_half *h)
 	end(cl, true);
 }
 
-static bool half_full(struct client_half *h) { return buf_len(&of(h)->c.out) > worker_out_high(of(h)->w); }
+static bool half_full(struct client_half *h) { return conn_full(&of(h)->c, worker_out_high(of(h)->w)); }
 
 static void half_resume(struct client_half *h)
 {

@@ -238,8 +238,6 @@ static void write_fails(struct conn *c)
 
 void conn_flush_now(struct conn *c)
 {
-	bool was_high = buf_len(&c->out) > CONN_OUT_LOW;
-
 	if (c->closed)
 		return;
 	if (c->write_failed)
@@ -285,9 +283,16 @@ void conn_flush_now(struct conn *c)
 		}
 		shutdown(c->fd, SHUT_WR);
 		conn_kick(c);
-	} else if (was_high && buf_len(&c->out) <= CONN_OUT_LOW) {
-		conn_kick(c); /* the writer may go on */
+	} else if (c->waited_for && buf_len(&c->out) <= CONN_OUT_LOW) {
+		c->waited_for = false;
+		conn_kick(c);
 	}
+}
+
+bool conn_full(struct conn *c, size_t high)
+{
+	c->waited_for = buf_len(&c->out) > high;
+	return c->waited_for;
 }
 
 static void flush_deferred(void *arg)

@@ -42,6 +42,7 @@ struct conn {
 	bool reads_on;       /* set by the owner: a write that fails ends writing only, what the peer has sent before is still read */
 	bool write_failed;   /* then: what is queued for output is thrown away */
 	bool paused;         /* do not read: the other side is full */
+	bool waited_for;     /* someone was told that out is full: a kick when it is below its low-water mark again */
 	bool kicked, yielded, flushing, closed;
 	bool shut_after_flush; /* half-close once out is empty */
 	bool shut_done;
@@ -66,6 +67,8 @@ void conn_fill(struct conn *c);
 /* Schedules a write of out for the end of this turn. */
 void conn_flush_later(struct conn *c);
 void conn_flush_now(struct conn *c);
+/* Whether out holds more than high; who asks then waits for a kick. */
+bool conn_full(struct conn *c, size_t high);
 void conn_kick(struct conn *c);  /* process() at the end of this turn */
 void conn_yield(struct conn *c); /* process() at the end of the next turn: others come first */
 void conn_close(struct conn *c); /* idempotent */

@@ -589,7 +589,7 @@ static void half_end(struct upstream_half *h)
 	conn_flush_later(&u->c);
 }
 
-static bool half_full(struct upstream_half *h) { return buf_len(&of(h)->c.out) > worker_out_high(of(h)->w); }
+static bool half_full(struct upstream_half *h) { return conn_full(&of(h)->c, worker_out_high(of(h)->w)); }
 
 static void half_resume(struct upstream_half *h)
 {

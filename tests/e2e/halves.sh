@@ -6,7 +6,7 @@ NAME=halves
 can_run
 make_pki
 start_nginx
-EARLY=$(free_port)
+EARLY=$(free_port) SLOW=$(free_port)
 cat >"$T/early.py" <<'P'
 # reads a head, answers 413 and closes with the content unread, so that a reset goes out
 import socket, ssl, sys
@@ -23,7 +23,36 @@ python3 "$T/early.py" "$EARLY" "$T/up.pem" "$T/up.key" >"$T/early.out" 2>&1 &
 PIDS+=($!)
 wait_for 10 bash -c "exec 3<>/dev/tcp/127.0.0.1/$EARLY"
 write_policy
+cat >>"$WORK/policy.yaml" <<P
+  - host: slow.test
+    connect: 127.0.0.1:$SLOW
+    addresses: [127.0.0.0/8]
+    tls: { ca: ./upca.pem }
+    allow: [ "PUT /**" ]
+P
 sed -i "/host: git.test/,/ca:/s/127.0.0.1:$PORT/127.0.0.1:$EARLY/; s#POST /repo.git/git-upload-pack#POST /early/**#" "$WORK/policy.yaml"
+cat >"$T/slow.py" <<'P'
+# takes an upload slowly, so that it is always the gateway that waits for it
+import re, socket, ssl, sys, threading, time
+ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); ctx.load_cert_chain(sys.argv[2], sys.argv[3])
+l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+l.bind(("127.0.0.1", int(sys.argv[1]))); l.listen(20)
+def serve(c):
+    try:
+        s = ctx.wrap_socket(c, server_side=True); got = b""
+        while b"\r\n\r\n" not in got: got += s.recv(4096)
+        head, rest = got.split(b"\r\n\r\n", 1); left = int(re.search(rb"(?i)content-length: (\d+)", head).group(1)) - len(rest)
+        while left > 0:
+            d = s.recv(65536); left -= len(d)
+            if not d: return
+            time.sleep(0.0005)
+        s.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nall\n"); s.close()
+    except OSError: pass
+while True: threading.Thread(target=serve, args=(l.accept()[0],), daemon=True).start()
+P
+python3 "$T/slow.py" "$SLOW" "$T/up.pem" "$T/up.key" >"$T/slow.out" 2>&1 &
+PIDS+=($!)
+wait_for 10 bash -c "exec 3<>/dev/tcp/127.0.0.1/$SLOW"
 cat >"$WORK/halves.py" <<'P'
 import socket, ssl, sys, time
 def open_tls(host):
@@ -63,6 +92,12 @@ def early(n):
     except OSError: pass
     return answer(*c)
 tell("head in halves", head); tell("content in halves", body)
+def slow(n):
+    import http.client
+    c = http.client.HTTPSConnection("slow.test", timeout=20); c.putrequest("PUT", "/%d" % n); c.putheader("Content-Length", str(16384 * 640)); c.endheaders()
+    for k in range(640): c.send(b"x" * 16384)
+    return c.getresponse().read() == b"all\n"
+tell("slow uploads", lambda: sum(slow(n) for n in range(8)))
 import collections; tell("early answers", lambda: dict(collections.Counter(early(n) for n in range(12))))
 P
 run python3 halves.py >"$T/out" 2>&1
@@ -70,4 +105,5 @@ has "a head in two halves of a record" "$T/out" "head in halves: HTTP/1.1 200"
 has "content in two halves of a record" "$T/out" "content in halves: HTTP/1.1 200"
 if [ "$(grep -c 'another meanwhile: HTTP/1.1 200' "$T/out")" -eq 2 ]; then ok "others are served meanwhile"; else not_ok "others are served meanwhile" "$(cat "$T/out")"; fi
 has "A14 an upstream that answers early and goes: its answer arrives" "$T/out" "early answers: {'HTTP/1.1 413': 12}"
+has "an origin that takes an upload slowly gets all of it" "$T/out" "slow uploads: 8"
 check_done
