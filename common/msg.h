@@ -114,7 +114,7 @@ struct msg_inflight {
 struct msg_record {
 	uint64_t number; /* counts up per sender and life; EVENT: 0 */
 	uint32_t slot;   /* INFLIGHT_NO_SLOT if none */
-	/* record fields follow */
+	uint32_t len;    /* octets of record fields, which follow */
 } __attribute__((packed));
 struct msg_recorded {
 	uint64_t number;

@@ -39,6 +39,7 @@ struct ipc {
 	enum role self, peer;
 	ipc_fn *fn;
 	void *arg;
+	bool rejected;
 	bool dead, free_asked, paused, send_dead;
 	struct queued *head, **tail;
 	size_t queued;
@@ -155,8 +156,10 @@ static int receive(struct ipc *c)
 		m.len = (size_t)n - sizeof(h);
 		ok = h.reserved == 0 && allowed(h.type, c->peer, c->self, m.len, m.fd_n);
 	}
-	if (ok && c->fn != NULL)
+	if (ok && c->fn != NULL) {
 		c->fn(c, &m);
+		ok = !c->rejected;
+	}
 	close_all(m.fds, m.fd_n);
 	explicit_bzero(buf, (size_t)n);
 	if (!ok)
@@ -274,6 +277,8 @@ void *ipc_arg(const struct ipc *c) { return c->arg; }
 enum role ipc_peer(const struct ipc *c) { return c->peer; }
 bool ipc_dead(const struct ipc *c) { return c->dead; }
 bool ipc_deaf(const struct ipc *c) { return c->dead || c->send_dead; }
+void ipc_reject(struct ipc *c) { c->rejected = true; }
+
 size_t ipc_queued(const struct ipc *c) { return c->queued; }
 
 void ipc_pause(struct ipc *c, bool paused)

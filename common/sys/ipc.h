@@ -37,6 +37,8 @@ bool ipc_send(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t i
 bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t id, const void *p, size_t n, const void *p2, size_t n2, const int *fds, unsigned fd_n);
 /* Handles what has already arrived, without waiting and within bounds; used before a link is given up. */
 void ipc_pump(struct ipc *c);
+/* Within its callback: the message breaks a rule that msg.def cannot say. The link ends behind it. */
+void ipc_reject(struct ipc *c);
 bool ipc_dead(const struct ipc *c);
 bool ipc_deaf(const struct ipc *c); /* nothing can be sent any more: dead, or the peer is gone and its last words are still to be read */
 /* While paused nothing is read (a peer that died is still noticed, with all that it had sent): back-pressure for those who answer. */

@@ -465,11 +465,10 @@ static bool is_request(const uint8_t *fields, size_t n, struct str *id)
 	return request && id->n > 0;
 }
 
-static void take_record(struct audit *a, struct box *b, const struct ipc_msg *m)
+static void take_record(struct audit *a, struct box *b, const struct msg_record *r)
 {
-	const struct msg_record *r = (const void *)m->data;
-	const uint8_t *fields = m->data + sizeof(*r);
-	size_t n = m->len - sizeof(*r);
+	const uint8_t *fields = (const uint8_t *)(r + 1);
+	size_t n = r->len;
 	uint64_t hash;
 	struct str id;
 	bool request;
@@ -484,7 +483,7 @@ static void take_record(struct audit *a, struct box *b, const struct ipc_msg *m)
 	b->last = r->number;
 	want_flush(a);
 	clear_later(b, r->slot);
-	hash = hash_bytes(m->data, m->len);
+	hash = hash_bytes(r, sizeof(*r) + n);
 	request = is_request(fields, n, &id);
 	if (idset_has_hash(&a->seen, hash) || (request && idset_has(&a->recorded, id)))
 		return; /* it is in the log already: only told so */
@@ -495,6 +494,20 @@ static void take_record(struct audit *a, struct box *b, const struct ipc_msg *m)
 	add(a, ORIGIN_WORKER, b->name, false, hash, fields, n);
 }
 
+/* False: they do not fill the message. Those before the fault are taken. */
+static bool take_records(struct audit *a, struct box *b, const struct ipc_msg *m)
+{
+	for (size_t at = 0; at < m->len;) {
+		const struct msg_record *r = (const void *)(m->data + at);
+
+		if (m->len - at < sizeof(*r) || m->len - at - sizeof(*r) < r->len)
+			return false;
+		take_record(a, b, r);
+		at += sizeof(*r) + r->len;
+	}
+	return true;
+}
+
 static void on_worker(struct ipc *c, const struct ipc_msg *m)
 {
 	struct box *b = ipc_arg(c);
@@ -502,8 +515,8 @@ static void on_worker(struct ipc *c, const struct ipc_msg *m)
 
 	if (m == NULL)
 		unlink_worker(a, b);
-	else if (m->type == MSG_RECORD)
-		take_record(a, b, m);
+	else if (m->type == MSG_RECORD && !take_records(a, b, m))
+		ipc_reject(c);
 }
 
 static void on_secrets(struct ipc *c, const struct ipc_msg *m)

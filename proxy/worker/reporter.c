@@ -13,7 +13,9 @@
 #include "../../common/sys/log.h"
 #include "worker.h"
 
-#define SEND_AHEAD 128
+#define SEND_AHEAD 16   /* messages that audit has not read */
+#define GATHER_MS 2     /* how long a record waits for others: each message wakes audit, on a busy machine at the cost of the worker's own turn */
+#define GATHER_MAX 32   /* and how many are enough */
 
 struct pending {
 	struct pending *next;
@@ -30,7 +32,9 @@ struct reporter {
 	bool audit_ok;
 	uint64_t next_number;
 	struct pending *head, **tail, *unsent;
-	size_t count;
+	size_t count, unsent_n;
+	struct timer gather;
+	struct buf message;
 };
 
 struct reporter *reporter_new(struct worker *w)
@@ -48,17 +52,31 @@ bool reporter_ok(const struct reporter *r)
 	return r->link != NULL && r->slots != NULL && r->audit_ok && r->count < LIMIT_PENDING_RECORDS;
 }
 
+/* As many as fit go into one message. */
 static void send_pending(struct reporter *r)
 {
+	timer_stop(&r->gather);
 	while (r->link != NULL && r->unsent != NULL && ipc_queued(r->link) < SEND_AHEAD) {
 		struct pending *p = r->unsent;
-		struct msg_record m = { .number = p->number, .slot = p->slot };
+		size_t n = 0;
 
-		if (!ipc_send2(r->link, MSG_RECORD, r->w->generation, 0, &m, sizeof(m), p->fields, p->len, NULL, 0))
+		buf_clear(&r->message);
+		for (; p != NULL && buf_len(&r->message) + sizeof(struct msg_record) + p->len <= msg_rules[MSG_RECORD].max; p = p->next, n++) {
+			struct msg_record m = { .number = p->number, .slot = p->slot, .len = p->len };
+
+			buf_add(&r->message, &m, sizeof(m));
+			buf_add(&r->message, p->fields, p->len);
+		}
+		if (!ipc_send(r->link, MSG_RECORD, r->w->generation, 0, buf_data(&r->message), buf_len(&r->message), NULL, 0))
 			return;
-		r->unsent = p->next;
+		r->unsent = p;
+		r->unsent_n -= n;
 	}
 }
+
+static void on_gathered(struct timer *t) { send_pending((struct reporter *)((char *)t - offsetof(struct reporter, gather))); }
+
+void reporter_flush(struct reporter *r) { send_pending(r); }
 
 void reporter_link(struct reporter *r, struct ipc *link)
 {
@@ -69,6 +87,7 @@ void reporter_link(struct reporter *r, struct ipc *link)
 		return;
 	}
 	r->unsent = r->head;
+	r->unsent_n = r->count;
 }
 
 static void take_slots(struct reporter *r, const struct ipc_msg *m)
@@ -111,8 +130,10 @@ static void acknowledged(struct reporter *r, uint64_t number)
 		r->head = p->next;
 		if (r->head == NULL)
 			r->tail = &r->head;
-		if (r->unsent == p)
+		if (r->unsent == p) {
 			r->unsent = p->next;
+			r->unsent_n--;
+		}
 		if (p->slot != INFLIGHT_NO_SLOT) {
 			r->used[p->slot] = false;
 			__atomic_store_n(&r->slots[p->slot].state, 0, __ATOMIC_RELEASE);
@@ -120,7 +141,8 @@ static void acknowledged(struct reporter *r, uint64_t number)
 		r->count--;
 		free(p);
 	}
-	send_pending(r);
+	if (r->unsent_n >= GATHER_MAX)
+		send_pending(r);
 	clients_slots_freed(r->w);
 }
 
@@ -195,7 +217,10 @@ void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields
 	if (r->unsent == NULL)
 		r->unsent = p;
 	r->count++;
-	send_pending(r);
+	if (++r->unsent_n >= GATHER_MAX)
+		send_pending(r);
+	else if (r->gather.loop == NULL)
+		timer_start(r->w->loop, &r->gather, GATHER_MS, on_gathered);
 }
 
 size_t reporter_pending(const struct reporter *r) { return r->count; }

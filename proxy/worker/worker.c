@@ -304,6 +304,7 @@ static void on_sweep(struct timer *t)
 	static uint32_t quiet;
 
 	if (w->ending_ms != 0) {
+		reporter_flush(w->rep);
 		if (reporter_pending(w->rep) == 0 || loop_now_ms(w->loop) - w->ending_ms > ENDING_MS)
 			loop_stop(w->loop);
 		else

@@ -117,7 +117,7 @@ static void worker_open(struct worker *w, uint32_t slot, const char *id)
 
 static void send_record(struct worker *w, uint64_t number, uint32_t slot, const struct buf *b)
 {
-	struct msg_record m = { number, slot };
+	struct msg_record m = { number, slot, (uint32_t)buf_len(b) };
 
 	wire_send(w->link, MSG_RECORD, 1, 0, &m, sizeof(m), buf_str(b).p, buf_len(b), NULL, 0);
 }
@@ -342,7 +342,7 @@ static void worker_dies(void **state)
 static void audit_dies(void **state)
 {
 	struct role_under_test r = start_audit();
-	struct msg_record none = { 0, INFLIGHT_NO_SLOT };
+	struct msg_record none = { 0, INFLIGHT_NO_SLOT, 0 };
 	struct worker w, again;
 
 	(void)state;
@@ -817,7 +817,7 @@ static void said_by(void (*fn)(void), char *out, size_t cap)
 static void one_life(void)
 {
 	struct role_under_test r = start_audit();
-	struct msg_record none = { 0, INFLIGHT_NO_SLOT };
+	struct msg_record none = { 0, INFLIGHT_NO_SLOT, 0 };
 	struct buf b = { 0 };
 	struct worker w;
 	int secrets;
@@ -926,11 +926,65 @@ static void log_taken_away(void **state)
 	drop_lines();
 }
 
+static void batch_add(struct buf *batch, uint64_t number, uint32_t slot, const char *id, uint32_t more)
+{
+	struct buf b = { 0 };
+	struct msg_record m;
+
+	request_fields(&b, id, "/batch");
+	record_s(&b, REC_DECISION, STR("allow"));
+	m = (struct msg_record){ number, slot, (uint32_t)buf_len(&b) + more };
+	buf_add(batch, &m, sizeof(m));
+	buf_adds(batch, buf_str(&b));
+	buf_fini(&b);
+}
+
+/* Several records in one message; a message that they do not fill ends the link behind those that were whole. */
+static void batches(void **state)
+{
+	struct role_under_test r = start_audit();
+	struct buf batch = { 0 };
+	struct worker w;
+	struct wire_msg m;
+	char id[8];
+
+	(void)state;
+	sync_audit(&r);
+	role_sandbox(&r, 1, 1, 0, "box", dir_fd);
+	w = worker_join(&r, 1);
+	for (unsigned i = 0; i < 20; i++) {
+		snprintf(id, sizeof(id), "b-%u", i);
+		worker_open(&w, i, id);
+		batch_add(&batch, i + 1, i, id, 0);
+	}
+	wire_send(w.link, MSG_RECORD, 1, 0, buf_data(&batch), buf_len(&batch), NULL, 0, NULL, 0);
+	worker_told(&w, 20);
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(w.slots[i].state, 0);
+	buf_clear(&batch);
+	batch_add(&batch, 21, INFLIGHT_NO_SLOT, "b-20", 0);
+	batch_add(&batch, 22, INFLIGHT_NO_SLOT, "b-21", 1); /* an octet more than is there */
+	wire_send(w.link, MSG_RECORD, 1, 0, buf_data(&batch), buf_len(&batch), NULL, 0, NULL, 0);
+	while (wire_recv(w.link, &m, WAIT_MS))
+		assert_int_not_equal(m.h.type, 0);
+	buf_fini(&batch);
+	close(w.link);
+	role_gone(&r, 1, 1);
+	assert_int_equal(role_end(&r), 0);
+	assert_int_equal(verify(), 0);
+	read_log();
+	for (unsigned i = 0; i < 22; i++) {
+		snprintf(id, sizeof(id), "b-%u", i);
+		assert_int_equal(requests_of(id, NULL), i < 21);
+	}
+	drop_lines();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-		T(records), T(worker_dies), T(audit_dies), T(everything_dies), T(both_die), T(supervisor_dies), T(dns_is_folded), T(full_disk), T(tampering), T(unfinished_line), T(burst), T(quiet_end), T(unreadable_slots), T(log_taken_away),
+		T(records), T(batches), T(worker_dies), T(audit_dies), T(everything_dies), T(both_die), T(supervisor_dies), T(dns_is_folded), T(full_disk), T(tampering), T(unfinished_line), T(burst), T(quiet_end), T(unreadable_slots), T(log_taken_away),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
