@@ -903,7 +903,7 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 	x->client->ops->head(x->client, r, framing, r->content_length);
 }
 
-void exchange_response_data(struct exchange *x, const uint8_t *p, size_t n)
+void exchange_response_data(struct exchange *x, uint8_t *p, size_t n)
 {
 	if (x->finished || x->client == NULL)
 		return;
@@ -913,9 +913,12 @@ void exchange_response_data(struct exchange *x, const uint8_t *p, size_t n)
 		over(x, REFUSAL_TOO_LARGE, 502, "response_body");
 		return;
 	}
-	if (!x->scrub_on) {
+	if (!x->scrub_on || !scrub_holds(&x->scrub)) {
+		if (x->scrub_on)
+			n = scrub_feed_inplace(&x->scrub, p, n);
 		x->content_out += n;
-		x->client->ops->data(x->client, p, n);
+		if (n > 0)
+			x->client->ops->data(x->client, p, n);
 		return;
 	}
 	scrub_feed(&x->scrub, p, n, &x->scrubbed);

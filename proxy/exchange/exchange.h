@@ -173,7 +173,7 @@ void exchange_secrets_changed(struct exchange *x);
 void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const struct upstream_facts *facts);
 void exchange_upstream_failed(struct exchange *x, enum refusal_code code, const char *cause);
 void exchange_response_head(struct exchange *x, struct http_response *r);
-void exchange_response_data(struct exchange *x, const uint8_t *p, size_t n);
+void exchange_response_data(struct exchange *x, uint8_t *p, size_t n); /* secrets in p are overwritten there */
 /* trailer: secrets in it are overwritten already; NULL without one. */
 void exchange_response_end(struct exchange *x, bool reusable, const struct http_fields *trailer);
 /* How long it may be without an octet either way; x may be NULL. */

@@ -29,12 +29,15 @@ struct pattern {
 struct scrub_set {
 	struct pattern *pat;
 	size_t n, min, max;
-	uint8_t shift[65536];
+	bool narrow;          /* few blocks: 4,096 places are enough, and stay in the nearest cache */
+	uint8_t shift[65536]; /* by shift_at of a block */
 	uint32_t end[1024]; /* by end_hash of the window's last block */
 	uint32_t first[256];
 };
 
 static unsigned block(const uint8_t *p) { return (unsigned)p[0] << 8 | p[1]; }
+static unsigned narrow_at(const uint8_t *p) { return ((unsigned)p[0] << 4 ^ p[1]) & 4095; }
+static unsigned shift_at(const struct scrub_set *s, const uint8_t *p) { return s->narrow ? narrow_at(p) : block(p); }
 static unsigned end_hash(unsigned b) { return (b ^ b >> 6) & 1023; }
 
 struct scrub_set *scrub_set_new(const struct str *values, size_t n)
@@ -58,6 +61,7 @@ struct scrub_set *scrub_set_new(const struct str *values, size_t n)
 	}
 	if (s->n == 0)
 		return s;
+	s->narrow = s->n * (s->min - 1) <= 256;
 	memset(s->shift, s->min - 1 < SHIFT_MAX ? (int)(s->min - 1) : SHIFT_MAX, sizeof(s->shift));
 	memset(s->end, 0xff, sizeof(s->end));
 	memset(s->first, 0xff, sizeof(s->first));
@@ -67,7 +71,7 @@ struct scrub_set *scrub_set_new(const struct str *values, size_t n)
 
 		for (size_t i = 0; i + 2 <= s->min; i++) {
 			size_t d = s->min - 2 - i;
-			uint8_t *at = &s->shift[block(p->p + i)];
+			uint8_t *at = &s->shift[shift_at(s, p->p + i)];
 
 			if (d < *at)
 				*at = (uint8_t)d;
@@ -104,13 +108,19 @@ static size_t overwrite(const struct scrub_set *s, uint8_t *p, size_t n, size_t 
 	size_t hits = 0, at = s->min; /* end of the window */
 
 	while (at <= n) {
-		unsigned b = block(p + at - 2);
-		size_t begin = at - s->min, end = begin;
+		unsigned b, move;
+		size_t begin, end;
 
-		if (s->shift[b] > 0) {
-			at += s->shift[b];
-			continue;
-		}
+		if (s->narrow)
+			while (at <= n && (move = s->shift[narrow_at(p + at - 2)]) > 0)
+				at += move;
+		else
+			while (at <= n && (move = s->shift[block(p + at - 2)]) > 0)
+				at += move;
+		if (at > n)
+			break;
+		b = block(p + at - 2);
+		begin = end = at - s->min;
 		for (uint32_t k = s->end[end_hash(b)]; k != NONE; k = s->pat[k].next_end) {
 			const struct pattern *pt = &s->pat[k];
 
@@ -195,6 +205,22 @@ void scrub_feed(struct scrub *s, const uint8_t *in, size_t n, struct buf *out)
 	/* behind what goes out stand octets that may begin a value */
 	explicit_bzero(p + edge - s->sent, len - (edge - s->sent));
 	s->sent = edge - (len - hold);
+}
+
+size_t scrub_feed_inplace(struct scrub *s, uint8_t *p, size_t n)
+{
+	size_t hold, edge;
+
+	MUST(buf_len(&s->held) == 0 && s->sent == 0);
+	if (n == 0 || s->set->n == 0)
+		return n;
+	hold = open_suffix(s->set, p, n);
+	buf_add(&s->held, p + n - hold, hold); /* as it came, before anything is overwritten */
+	edge = n - hold;
+	if (n >= s->set->min)
+		s->hits += overwrite(s->set, p, n, 0, &edge);
+	s->sent = edge - (n - hold);
+	return edge;
 }
 
 void scrub_end(struct scrub *s, struct buf *out)

@@ -22,6 +22,9 @@ void scrub_init(struct scrub *s, const struct scrub_set *set);
 void scrub_fini(struct scrub *s);
 /* Appends to out what can be released of (held + in). in is not in out's memory. */
 void scrub_feed(struct scrub *s, const uint8_t *in, size_t n, struct buf *out);
+/* While nothing is held: as scrub_feed in p itself. Returns how many octets of p may go now; those behind them must not. */
+size_t scrub_feed_inplace(struct scrub *s, uint8_t *p, size_t n);
+static inline bool scrub_holds(const struct scrub *s) { return buf_len(&s->held) > 0; }
 /* End of stream: releases what is held; s is as after scrub_fini (hits stay). */
 void scrub_end(struct scrub *s, struct buf *out);
 /* Whole value at once, in place (header values). Returns the number of overwritten matches. */

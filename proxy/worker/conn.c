@@ -291,8 +291,10 @@ void conn_flush_now(struct conn *c)
 
 bool conn_full(struct conn *c, size_t high)
 {
-	c->waited_for = buf_len(&c->out) > high;
-	return c->waited_for;
+	bool full = buf_len(&c->out) > high;
+
+	c->waited_for = c->waited_for || full; /* who was told so before still waits */
+	return full;
 }
 
 static void flush_deferred(void *arg)

@@ -483,7 +483,7 @@ static bool read_body(struct upstream *u)
 			return false;
 		}
 		if (len > 0)
-			exchange_response_data(u->half.x, data, len);
+			exchange_response_data(u->half.x, (uint8_t *)(uintptr_t)data, len); /* it lies in our own input queue */
 		if (u->half.x == NULL)
 			return false;
 		buf_drop(&u->c.in, (size_t)n);

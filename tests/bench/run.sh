@@ -14,7 +14,7 @@ cd "$(dirname "$0")/../.."
 ROUNDS=${1:-${ROUNDS:-3}} SECS=${SECS:-3} WARM=${WARM:-1} IDLE_N=${IDLE_N:-1000}
 MODES=${MODES:-h1 lat post newconn bulk idle}
 PEERS=${PEERS:-sallyport sallyport-plain nginx haproxy squid}
-HOST=api.bench.test PLAIN=plain.bench.test SECRET=injected
+HOST=api.bench.test PLAIN=plain.bench.test SECRET=bench-9f2c41d07be84a55a3106dcb27e8f4d1
 export PATH=$PATH:/usr/sbin:/sbin
 T=$(mktemp -d "${TMPDIR:-/tmp}/sp-bench.XXXXXX")
 chmod 755 "$T"

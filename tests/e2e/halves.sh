@@ -5,7 +5,8 @@ NAME=halves
 . "$(dirname "$0")/lib.sh"
 can_run
 make_pki
-start_nginx
+head -c 67108864 /dev/zero >"$T/huge"
+start_nginx "location /v1/huge { alias $T/huge; }"
 EARLY=$(free_port) SLOW=$(free_port)
 cat >"$T/early.py" <<'P'
 # reads a head, answers 413 and closes with the content unread, so that a reset goes out
@@ -106,4 +107,7 @@ has "content in two halves of a record" "$T/out" "content in halves: HTTP/1.1 20
 if [ "$(grep -c 'another meanwhile: HTTP/1.1 200' "$T/out")" -eq 2 ]; then ok "others are served meanwhile"; else not_ok "others are served meanwhile" "$(cat "$T/out")"; fi
 has "A14 an upstream that answers early and goes: its answer arrives" "$T/out" "early answers: {'HTTP/1.1 413': 12}"
 has "an origin that takes an upload slowly gets all of it" "$T/out" "slow uploads: 8"
+# a reader that is now slower, now faster than the upstream: nobody forgets that somebody waits
+run sh -c 'for i in 1 2 3 4 5 6; do curl -sS -m 50 -o /dev/null -w "%{size_download}\n" https://api.test/v1/huge & done; wait' >"$T/out" 2>&1
+[ "$(grep -c '^67108864$' "$T/out")" -eq 6 ] && ok "large downloads side by side arrive whole" || not_ok "large downloads side by side arrive whole" "$(cat "$T/out")"
 check_done

@@ -32,8 +32,22 @@ static size_t may_hold(const struct str *v, size_t vn, const uint8_t *p, size_t 
 	return best;
 }
 
+/* As the exchange does: in place while nothing is held. */
+static void feed(struct scrub *s, const uint8_t *in, size_t k, struct buf *out)
+{
+	uint8_t *p;
+
+	if (scrub_holds(s)) {
+		scrub_feed(s, in, k, out);
+		return;
+	}
+	p = buf_room(out, k + 1);
+	memcpy(p, in, k);
+	buf_commit(out, scrub_feed_inplace(s, p, k));
+}
+
 /* One stream in pieces of `step` octets, the first one `first` long. */
-static void stream(const struct scrub_set *set, const struct str *v, size_t vn, const uint8_t *in, size_t n, size_t first, size_t step, const uint8_t *want)
+static void stream_by(void (*feed_fn)(struct scrub *, const uint8_t *, size_t, struct buf *), const struct scrub_set *set, const struct str *v, size_t vn, const uint8_t *in, size_t n, size_t first, size_t step, const uint8_t *want)
 {
 	struct scrub s;
 	struct buf out = { 0 };
@@ -43,7 +57,7 @@ static void stream(const struct scrub_set *set, const struct str *v, size_t vn, 
 	while (at < n) {
 		if (k > n - at)
 			k = n - at;
-		scrub_feed(&s, in + at, k, &out);
+		feed_fn(&s, in + at, k, &out);
 		at += k;
 		k = step;
 		assert_true(buf_len(&out) <= at);
@@ -58,6 +72,12 @@ static void stream(const struct scrub_set *set, const struct str *v, size_t vn, 
 	assert_int_equal(s.hits > 0, n > 0 && memcmp(in, want, n) != 0);
 	scrub_fini(&s);
 	buf_fini(&out);
+}
+
+static void stream(const struct scrub_set *set, const struct str *v, size_t vn, const uint8_t *in, size_t n, size_t first, size_t step, const uint8_t *want)
+{
+	stream_by(scrub_feed, set, v, vn, in, n, first, step, want);
+	stream_by(feed, set, v, vn, in, n, first, step, want);
 }
 
 static void check(const struct str *v, size_t vn, struct str text)
