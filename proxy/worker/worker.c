@@ -302,6 +302,7 @@ static void on_sweep(struct timer *t)
 {
 	struct worker *w = (struct worker *)((char *)t - offsetof(struct worker, sweep));
 	static uint32_t quiet;
+	static uint64_t requests_before;
 
 	if (w->ending_ms != 0) {
 		reporter_flush(w->rep);
@@ -324,10 +325,11 @@ static void on_sweep(struct timer *t)
 				watch_set(&w->listener_watch[i], EPOLLIN);
 	}
 	/* memory goes back when nothing is going on (engineering: 5.3 -> 1.4 MiB) */
-	if (w->clients.n > 0)
+	if (w->counts.requests != requests_before)
 		quiet = 0;
-	else if (++quiet == 3)
+	else if (++quiet == 2)
 		malloc_trim(0);
+	requests_before = w->counts.requests;
 	timer_start(w->loop, &w->sweep, SWEEP_MS, on_sweep);
 }
 

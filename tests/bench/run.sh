@@ -259,7 +259,7 @@ run_mode() { # PEER MODE ROUND
 	idle)
 		peer_stop # from a fresh process: memory that an allocator keeps would hide what a tunnel needs
 		"start_$1" || return 1
-		set -- "$@" -p /v1/json -m idle -c "$IDLE_N" -t 1 -w 0.5
+		set -- "$@" -p /v1/json -m idle -c "$IDLE_N" -t 4 -w 0.5
 		;;
 	esac
 	local peer=$1 mode=$2 round=$3
