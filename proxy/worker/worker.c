@@ -341,6 +341,9 @@ int worker_main(int link_fd)
 
 	log_title("worker");
 	signal(SIGPIPE, SIG_IGN);
+	/* buffers come and go with each connection: the heap's top is not given back and fetched anew each time; on_sweep does when it is quiet */
+	mallopt(M_TRIM_THRESHOLD, 16 << 20);
+	mallopt(M_MMAP_THRESHOLD, 4 << 20);
 	random_fill(seed, sizeof(seed));
 	hash_seed(seed);
 	random_fill(id, sizeof(id));
