@@ -36,6 +36,7 @@ void watch_stop(struct watch *w); /* idempotent; does not close the descriptor *
 /* (Re)arms; a later deadline than the armed one costs no heap work until it fires. */
 void timer_start(struct loop *l, struct timer *t, uint64_t in_ms, timer_fn *fn);
 void timer_stop(struct timer *t);
+static inline bool timer_idle(const struct timer *t) { return t->heap == 0; }
 /* fn(arg) at the end of this turn: where freed objects go. */
 void loop_defer(struct loop *l, void (*fn)(void *arg), void *arg);
 /* fn(arg) at the end of the next turn: events of others come first. The object must live until then. */

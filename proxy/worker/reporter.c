@@ -219,7 +219,7 @@ void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields
 	r->count++;
 	if (++r->unsent_n >= GATHER_MAX)
 		send_pending(r);
-	else if (r->gather.loop == NULL)
+	else if (timer_idle(&r->gather))
 		timer_start(r->w->loop, &r->gather, GATHER_MS, on_gathered);
 }
 
