@@ -309,7 +309,6 @@ static void half_done(struct client_half *h, bool reusable)
 
 const struct client_half_ops client_h1_ops = { half_head, half_data, half_end, half_interim, half_refuse, half_reset, half_full, half_resume, half_held, half_done };
 
-
 void client_h1_sweep(struct client *cl, uint64_t now)
 {
 	struct conn *c = &cl->c;

@@ -25,8 +25,8 @@ struct stream {
 	struct exchange *x;   /* NULL: over */
 	bool waits;	      /* to be started */
 	bool is_head;
-	bool ended;	 /* the request is whole, what of it is not in `in` was told */
-	bool sent_end;	 /* ours */
+	bool ended;    /* the request is whole, what of it is not in `in` was told */
+	bool sent_end; /* ours */
 	bool kicked;
 	struct buf in;
 	struct arena arena; /* of trailer */

@@ -17,12 +17,12 @@
 struct stream {
 	struct upstream_half half;
 	struct stream *prev, *next;
-	struct upstream *u;   /* NULL: the connection is gone */
+	struct upstream *u; /* NULL: the connection is gone */
 	struct loop *loop;
 	struct h2_stream *st; /* NULL: not opened yet, or forgotten by the session */
 	bool head_done;
-	bool ended;	/* the response is whole, what of it is not in `in` was told */
-	bool sent_end;	/* ours */
+	bool ended;    /* the response is whole, what of it is not in `in` was told */
+	bool sent_end; /* ours */
 	bool kicked;
 	struct buf in;
 	struct arena arena; /* of trailer */
@@ -32,9 +32,9 @@ struct stream {
 struct upstream_h2 {
 	struct h2 *s;
 	struct stream *first;
-	bool in_turn; /* output is taken at its end */
-	bool used;    /* an exchange came to a response */
-	size_t queued; /* of the session, as the connection was told */
+	bool in_turn;	  /* output is taken at its end */
+	bool used;	  /* an exchange came to a response */
+	size_t queued;	  /* of the session, as the connection was told */
 	uint64_t head_ms; /* since when a head is unfinished, as the sweep saw it; 0: none is */
 	char fault[64];
 };
