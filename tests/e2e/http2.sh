@@ -166,6 +166,18 @@ for h in ("h1.test", "h2.test"):
     k = Client(h); sid = k.request("/v1/put", "PUT", end=False, more=[("expect", "100-continue"), ("content-length", "3")])
     while not k.streams[sid].interim: k.turn()
     k.send(sid, b"abc"); say("expect-" + h, k.wait(sid), k.streams[sid].interim)
+k = Client("h1.test")
+try:
+    for _ in range(3000): k.cancel(k.request("/v1/small"))
+except OSError: pass # it has ended meanwhile
+while k.goaway is None: k.turn()
+print("== rapid"); print("goaway", k.goaway)
+x = ssl.create_default_context(); x.set_alpn_protocols(["h2"]); s = x.wrap_socket(socket.create_connection(("h1.test", 443)), server_hostname="h1.test")
+s.sendall(b"GET /v1/hello HTTP/1.1\r\nHost: h1.test\r\n\r\n"); d = b""
+while True:
+    r = s.recv(4096); d += r
+    if not r: break
+print("== preface"); print("hello" in d.decode("latin-1"), d[-17:-8].hex())
 k = Client("want.test"); say("want11", k.get("/v1/want11")); say("want11-again", k.post("/v1/want11", b"abc"))
 k = Client("scr.test")
 st = k.get("/v1/hints"); say("hints", st, st.interim)
@@ -208,6 +220,10 @@ is denied-post "a refused upload is answered" "status=403"
 is last "and nothing of it ended the connection" "status=200 octets=73 reset=None ended=True goaway=None"
 is expect-h1.test "UA02 100 of an HTTP/1.1 upstream" "status=200 octets=6 reset=None ended=True ['100']"
 is expect-h2.test "UA02 100, whatever an HTTP/2 upstream says" "status=200 octets=6 reset=None ended=True ['100']"
+is rapid "D01 rapid reset ends the connection" "goaway 11"
+is preface "C20 HTTP/1.1 where HTTP/2 was agreed" "False"
+[ "$(record_count '"kind":"connection"' '"code":"malformed_request"' h2_preface)" -eq 1 ] && [ "$(record_count '"kind":"connection"' '"code":"malformed_request"' h2_flood)" -eq 1 ] &&
+	ok "D01 C20 both are recorded" || not_ok "D01 C20 both are recorded" "$(records | grep '"connection"' | grep malformed)"
 is want11 "HTTP_1_1_REQUIRED is obeyed" "status=200 octets=4"
 is want11-again "and remembered" "status=200 octets=4"
 [ "$(grep -c 'head .* /v1/want11' "$T/origin.log")" -eq 1 ] && ok "it was asked over HTTP/2 once" || not_ok "it was asked over HTTP/2 once" "$(grep want11 "$T/origin.log")"
