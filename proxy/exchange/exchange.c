@@ -15,6 +15,7 @@
  */
 enum { X_NEW = 0, X_SECRETS, X_UPSTREAM, X_SENDING, X_ANSWERING, X_OVER };
 
+#define RESET_INTERNAL 2 /* INTERNAL_ERROR of RFC 9113 7 */
 #define INTERIM_MAX 10 /* 1xx responses before the final one */
 #define CONTINUE_MS 3000 /* an origin that neither says 100 nor answers: the client is told to send, as if it had */
 #define CALL_MS 5000     /* for the content of a refused call */
@@ -73,6 +74,18 @@ static void leave_upstream(struct exchange *x, bool reusable)
 	u->ops->leave(u, reusable);
 }
 
+static struct str version_text(enum http_version v)
+{
+	switch (v) {
+	case HTTP_V_1_0:
+		return STR("HTTP/1.0");
+	case HTTP_V_2:
+		return STR("HTTP/2");
+	default:
+		return STR("HTTP/1.1");
+	}
+}
+
 static void write_record(struct exchange *x)
 {
 	struct buf b = { 0 };
@@ -104,9 +117,9 @@ static void write_record(struct exchange *x)
 	if (x->status)
 		record_u(&b, REC_STATUS, x->status);
 	if (x->req.version != HTTP_V_NONE)
-		record_s(&b, REC_CLIENT_PROTOCOL, x->req.version == HTTP_V_1_0 ? STR("HTTP/1.0") : STR("HTTP/1.1"));
+		record_s(&b, REC_CLIENT_PROTOCOL, version_text(x->req.version));
 	if (x->upf.ip[0]) {
-		record_s(&b, REC_UPSTREAM_PROTOCOL, STR("HTTP/1.1"));
+		record_s(&b, REC_UPSTREAM_PROTOCOL, version_text(x->upf.version));
 		record_s(&b, REC_UPSTREAM_IP, str_of(x->upf.ip));
 	}
 	record_s(&b, REC_RULE, x->decision.rule);
@@ -167,6 +180,15 @@ static bool is_git(struct exchange *x)
 	return ua != NULL && str_starts(ua->value, STR("git/"));
 }
 
+/* "application/grpc", alone or with a message format; not grpc-web, which HTTP/1.1 carries as well. */
+static bool is_grpc(struct exchange *x)
+{
+	const struct str grpc = STR("application/grpc");
+	struct http_field *t = x->req.version == HTTP_V_2 ? http_fields_find(&x->req.fields, HF_CONTENT_TYPE) : NULL;
+
+	return t != NULL && t->value.n >= grpc.n && str_ieq(str_mk(t->value.p, grpc.n), grpc) && (t->value.n == grpc.n || t->value.p[grpc.n] == '+' || t->value.p[grpc.n] == ';');
+}
+
 static const char *hint_for(enum refusal_code c)
 {
 	switch (c) {
@@ -204,6 +226,8 @@ static void answer(struct exchange *x, const char *text)
 	r.request_id = str_of(x->request_id);
 	if (is_git(x))
 		r.shape = REFUSAL_GIT;
+	else if (is_grpc(x))
+		r.shape = REFUSAL_GRPC;
 	else if (x->state == X_ANSWERING && x->request_ended)
 		rpc_shape(&x->arena, r.path, buf_str(&x->call), &r);
 	keep = x->request_ended && x->req.keep_alive && !x->client_must_close && x->code != REFUSAL_MALFORMED_REQUEST && x->code != REFUSAL_IDENTITY_MISMATCH && x->code != REFUSAL_TOO_LARGE;
@@ -226,7 +250,7 @@ static void refuse_with(struct exchange *x, enum refusal_code code, uint16_t sta
 	if (code != REFUSAL_CLIENT_CLOSED && x->decision.verdict == VERDICT_ALLOW && refusal_status(code) < 500)
 		x->decision.verdict = VERDICT_DENY;
 	if (x->response_started) {
-		x->client->ops->reset(x->client);
+		x->client->ops->reset(x->client, x->reset_code != 0 ? x->reset_code : RESET_INTERNAL);
 		finish(x, false);
 		return;
 	}
@@ -657,6 +681,12 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 			x->scrub_on = true;
 		}
 	}
+	if (facts->version != HTTP_V_2 && is_grpc(x)) { /* I13: its trailers, which carry the outcome, would be lost */
+		leave_upstream(x, true);
+		snprintf(x->reason, sizeof(x->reason), "grpc_needs_h2");
+		exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, "gRPC needs HTTP/2, and this upstream speaks HTTP/1.1 only");
+		return;
+	}
 	switch (inject_all(x)) {
 	case SECRET_READY:
 		break;
@@ -675,12 +705,12 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 	/* who wants to be asked first is asked by the origin itself: it may refuse before any content is sent (UA02) */
 	x->awaits_continue = x->req.expect_continue && !x->request_ended && !x->request_sent_any;
 	x->phase_ms = loop_now_ms(x->loop);
-	if (x->awaits_continue)
+	if (x->awaits_continue && http_fields_find_name(&x->req.fields, STR("Expect")) == NULL)
 		http_fields_add(&x->req.fields, STR("Expect"), STR("100-continue"), HF_OTHER);
 	u->ops->head(u, &x->req, str_of(host), x->target_wire, x->req.framing, x->req.content_length);
 	if (x->request_ended) {
 		x->sent_ms = loop_now_ms(x->loop);
-		u->ops->end(u);
+		u->ops->end(u, NULL);
 		return;
 	}
 	x->client->ops->resume(x->client);
@@ -797,7 +827,7 @@ void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
 		x->up->ops->data(x->up, p, n);
 }
 
-void exchange_request_end(struct exchange *x)
+void exchange_request_end(struct exchange *x, struct http_fields *trailer)
 {
 	if (x->request_ended || x->finished)
 		return;
@@ -807,8 +837,10 @@ void exchange_request_end(struct exchange *x)
 		return;
 	}
 	x->sent_ms = loop_now_ms(x->loop);
+	if (trailer != NULL)
+		inject_prepare_trailer(trailer, &x->dest);
 	if (x->up != NULL)
-		x->up->ops->end(x->up);
+		x->up->ops->end(x->up, trailer);
 	if (x->response_ended)
 		finish(x, true);
 }
@@ -853,6 +885,13 @@ void exchange_upstream_drained(struct exchange *x)
 		x->client->ops->resume(x->client);
 }
 
+void exchange_hold(struct exchange *x, size_t n)
+{
+	if (x->client != NULL && n != x->held)
+		x->client->ops->held(x->client, (ptrdiff_t)n - (ptrdiff_t)x->held);
+	x->held = n;
+}
+
 bool exchange_response_full(const struct exchange *x) { return x->client != NULL && x->client->ops->full(x->client); }
 
 void exchange_scrub_head(struct exchange *x, uint8_t *p, size_t n)
@@ -887,7 +926,7 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 	if (!x->request_ended)
 		x->client_must_close = true; /* an early answer: what is left of the content will not be read */
 	/* a close-delimited response becomes chunked, unless the client is too old for that */
-	if (framing == HTTP_BODY_CLOSE && x->req.version == HTTP_V_1_1)
+	if (framing == HTTP_BODY_CLOSE && x->req.version != HTTP_V_1_0)
 		framing = HTTP_BODY_CHUNKED;
 	if (framing == HTTP_BODY_CHUNKED && x->req.version == HTTP_V_1_0)
 		framing = HTTP_BODY_CLOSE;
@@ -949,12 +988,19 @@ void exchange_response_end(struct exchange *x, bool reusable, const struct http_
 	finish(x, x->request_ended);
 }
 
-static bool may_retry(const struct exchange *x)
+bool exchange_wants_trailer(const struct exchange *x) { return x->req.te_trailers || x->req.version == HTTP_V_2; }
+
+static bool may_retry(const struct exchange *x, bool unprocessed)
 {
 	static const char *const idempotent[] = { "GET", "HEAD", "OPTIONS", "PUT", "DELETE" };
 
+	/* content that went out is nowhere any more */
+	if (x->retried || x->response_started || x->interim > 0 || x->up == NULL || x->request_sent_any)
+		return false;
+	if (unprocessed)
+		return true;
 	/* RFC 9110 9.2.2: a reused connection that turns out closed, nothing received, nothing but the head sent */
-	if (x->retried || x->response_started || x->interim > 0 || x->up == NULL || !x->up->reused || x->up->answered || x->request_sent_any || x->req.framing != HTTP_BODY_NONE)
+	if (!x->up->reused || x->up->answered || x->req.framing != HTTP_BODY_NONE)
 		return false;
 	for (size_t i = 0; i < sizeof(idempotent) / sizeof(idempotent[0]); i++)
 		if (str_eq(x->req.method, str_of(idempotent[i])))
@@ -962,9 +1008,9 @@ static bool may_retry(const struct exchange *x)
 	return false;
 }
 
-void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const char *cause)
+void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const char *cause, bool unprocessed)
 {
-	bool retry = may_retry(x);
+	bool retry = may_retry(x, unprocessed);
 
 	if (x->up != NULL)
 		x->up->x = NULL;
@@ -973,6 +1019,7 @@ void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const ch
 		return;
 	if (retry) {
 		x->retried = true;
+		x->reset_code = 0;
 		ask_upstream(x);
 		return;
 	}

@@ -32,22 +32,23 @@ struct client_half_ops {
 	void (*end)(struct client_half *h, const struct http_fields *trailer); /* trailer: NULL without one */
 	void (*interim)(struct client_half *h, const struct http_response *r); /* 1xx; NULL: 100 Continue of our own */
 	void (*refuse)(struct client_half *h, struct refusal *r); /* the whole answer; fills r->is_head etc. itself */
-	void (*reset)(struct client_half *h);                    /* the response cannot be completed: the client must notice */
+	void (*reset)(struct client_half *h, uint32_t code);     /* the response cannot be completed: the client must notice; code of HTTP/2 */
 	bool (*full)(struct client_half *h);                     /* output above its high-water mark */
 	void (*resume)(struct client_half *h);                   /* request content is wanted (again) */
+	void (*held)(struct client_half *h, ptrdiff_t n);        /* so much more, or less, of the response waits in the upstream half; x->held in all */
 	void (*done)(struct client_half *h, bool reusable);      /* the exchange is over */
 };
 /* The upstream's half. */
 struct upstream_half {
 	const struct upstream_half_ops *ops;
 	struct exchange *x; /* set by the exchange while joined */
-	bool reused;        /* taken from the pool: it may turn out dead */
+	bool reused;        /* was in use before: it may turn out dead */
 	bool answered;      /* when it is lost: octets of an unfinished head had come (K09) */
 };
 struct upstream_half_ops {
 	void (*head)(struct upstream_half *u, const struct http_request *r, struct str host, struct str target, enum http_framing framing, uint64_t length);
 	void (*data)(struct upstream_half *u, const uint8_t *p, size_t n);
-	void (*end)(struct upstream_half *u); /* request trailers are not forwarded (A22) */
+	void (*end)(struct upstream_half *u, const struct http_fields *trailer); /* trailer: NULL without one; HTTP/1.1 never sends it (A22) */
 	bool (*full)(struct upstream_half *u);
 	void (*resume)(struct upstream_half *u);                 /* response content is wanted again */
 	void (*leave)(struct upstream_half *u, bool reusable);   /* back to the pool, or closed; x is forgotten */
@@ -62,6 +63,7 @@ struct upstream_want {
 	bool fresh; /* no pooled one: the last died in our hands */
 };
 struct upstream_facts { /* of the connection, for the record */
+	enum http_version version;
 	char ip[IP_TEXT_MAX];
 	uint64_t dns_us, connect_us, tls_us;
 	char issuer[256], cert_sha256[65];
@@ -145,6 +147,8 @@ struct exchange {
 	struct scrub scrub;
 	struct buf scrubbed;
 	bool scrub_on, upstream_reusable, resp_is_head;
+	uint32_t reset_code; /* set by the upstream half: why its stream ended, to be told on; 0: nothing to tell */
+	size_t held;         /* octets of the response that wait in the upstream half for the client */
 	const struct exchange_ident *ident; /* borrowed from the client half while it lives */
 	uint64_t scrub_hits;
 };
@@ -164,7 +168,7 @@ bool exchange_identify(struct exchange *x);
 
 bool exchange_takes_data(const struct exchange *x); /* may the client half feed request content now? */
 void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n);
-void exchange_request_end(struct exchange *x);
+void exchange_request_end(struct exchange *x, struct http_fields *trailer); /* trailer: NULL without one */
 void exchange_request_broken(struct exchange *x, const struct http_fault *f); /* framing error in the content */
 void exchange_client_gone(struct exchange *x);
 void exchange_client_drained(struct exchange *x); /* client output is below its low-water mark */
@@ -176,12 +180,16 @@ void exchange_response_head(struct exchange *x, struct http_response *r);
 void exchange_response_data(struct exchange *x, uint8_t *p, size_t n); /* secrets in p are overwritten there */
 /* trailer: secrets in it are overwritten already; NULL without one. */
 void exchange_response_end(struct exchange *x, bool reusable, const struct http_fields *trailer);
+bool exchange_wants_trailer(const struct exchange *x); /* of the response; else it is dropped (I14) */
 /* How long it may be without an octet either way; x may be NULL. */
 uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise);
 void exchange_tick(struct exchange *x); /* about once a second: what waits for too long */
+/* n octets of the response wait in the upstream half. */
+void exchange_hold(struct exchange *x, size_t n);
 bool exchange_response_full(const struct exchange *x); /* the upstream half should stop reading */
 void exchange_upstream_drained(struct exchange *x);
-void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const char *cause); /* the upstream connection is gone; u is closed by its owner */
+/* The upstream half is gone, closed by its owner. unprocessed: its peer told that it did not look at the request (RFC 9113 8.7). */
+void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const char *cause, bool unprocessed);
 /* Overwrites secrets in a response head before it is parsed. */
 void exchange_scrub_head(struct exchange *x, uint8_t *p, size_t n);
 #endif

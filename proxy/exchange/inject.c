@@ -18,6 +18,19 @@ void inject_prepare(struct http_request *r)
 	http_fields_add(&r->fields, STR("Accept-Encoding"), STR("identity"), HF_ACCEPT_ENCODING);
 }
 
+void inject_prepare_trailer(struct http_fields *fs, const struct dest *d)
+{
+	struct inject in;
+
+	for (size_t i = 0; i < sizeof(credential_places) / sizeof(credential_places[0]); i++)
+		http_fields_drop_like(fs, str_of(credential_places[i]));
+	for (unsigned i = 0; d->has_inject && dest_inject(d, i, &in); i++)
+		if (in.kind == INJECT_HEADER)
+			http_fields_drop_like(fs, in.name);
+	for (unsigned i = 0; i < fs->n; i++)
+		fs->f[i].drop = fs->f[i].drop || fs->f[i].fid == HF_FORWARDING || fs->f[i].fid == HF_METHOD_OVERRIDE;
+}
+
 struct str inject_wire_form(struct arena *a, const struct inject *in, struct str value)
 {
 	unsigned char *plain;

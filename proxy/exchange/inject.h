@@ -10,6 +10,8 @@
  * (`foreign: replace`), content codings are narrowed to identity and ranges dropped, so that echoes can be found.
  */
 void inject_prepare(struct http_request *r);
+/* A request's trailer section, to be forwarded: no credential and nothing that misleads stands in it. */
+void inject_prepare_trailer(struct http_fields *fs, const struct dest *d);
 /* One credential, alone in its place. The field is marked secret. False: no room left. */
 bool inject_apply(struct arena *a, struct http_request *r, const struct inject *in, struct str value);
 /* The forms of a value that inject_apply puts on the wire beside the value itself (basic: the base64 text); empty if none. */

@@ -22,7 +22,7 @@
 #define SEND_HEAD_MAX (192u << 10) /* a head of head_max, and what was injected */
 #define STALL_MIN 1024		   /* octets that count as progress */
 
-const struct h2_limits h2_limits_default = { .head_max = 65536, .fields_max = 100, .crumbs_max = 100, .line_max = 16384, .target_max = 16384, .continuations_max = 8, .streams_max = 100, .stream_window = 262144, .connection_window = 4194304, .queue_high = 65536, .queue_low = 16384, .stall_ms = 120000 };
+const struct h2_limits h2_limits_default = { .head_max = 65536, .fields_max = 100, .crumbs_max = 100, .line_max = 16384, .target_max = 16384, .continuations_max = 8, .streams_max = 100, .stream_window = 262144, .connection_window = 4194304, .queue_high = 65536, .queue_low = 16384, .linger_octets = 1048576, .linger_ms = 2000, .stall_ms = 120000 };
 
 /* --- streams --------------------------------------------------------------------------------------------------------- */
 
@@ -56,6 +56,7 @@ static void not_writable(struct h2_stream *st)
 
 static void stream_free(struct h2_stream *st)
 {
+	st->s->queued -= buf_len(&st->out);
 	buf_fini(&st->out);
 	h2_trailers_free(st->trailers);
 	free(st);
@@ -98,7 +99,18 @@ void h2_stream_rst(struct h2_stream *st, uint32_t code)
 	MUST(nghttp2_submit_rst_stream(st->s->ng, NGHTTP2_FLAG_NONE, st->id, code) == 0);
 }
 
+void h2_stream_linger(struct h2_stream *st)
+{
+	if (st->lingers || st->closed || st->reset)
+		return;
+	st->lingers = true;
+	st->linger_ms = st->s->now_ms;
+	nghttp2_session_consume_stream(st->s->ng, st->id, st->unconsumed);
+	st->unconsumed = 0;
+}
+
 uint32_t h2_stream_id(const struct h2_stream *st) { return (uint32_t)st->id; }
+bool h2_stream_opened(const struct h2_stream *st) { return st->opened; }
 void *h2_stream_user(const struct h2_stream *st) { return st->user; }
 void h2_stream_set_user(struct h2_stream *st, void *user) { st->user = user; }
 
@@ -112,6 +124,21 @@ void h2_reset(struct h2_stream *st, uint32_t code)
 	h2_stream_release(st);
 }
 
+void h2_abort(struct h2_stream *st, uint32_t code)
+{
+	if (code == H2_NO_ERROR || st->closed || st->reset || st->eof || !st->head_sent || (st->head_out && buf_len(&st->out) == 0)) {
+		h2_reset(st, code);
+		return;
+	}
+	MUST(st->owned);
+	st->by_owner = true;
+	st->discard = true;
+	st->abort = code;
+	st->eof = true;
+	h2_stream_disown(st);
+	h2_stream_release(st);
+}
+
 void h2_leave(struct h2_stream *st)
 {
 	MUST(st->owned);
@@ -120,7 +147,7 @@ void h2_leave(struct h2_stream *st)
 		st->by_owner = true;
 		h2_stream_rst(st, H2_CANCEL);
 	} else if (!st->peer_end && st->end_sent) {
-		h2_stream_rst(st, H2_NO_ERROR);
+		h2_stream_linger(st);
 	}
 	h2_stream_disown(st);
 	h2_stream_release(st);
@@ -365,6 +392,10 @@ void h2_reap(struct h2 *s, uint64_t now_ms)
 		next = st->next;
 		if (st->closed || st->reset)
 			continue;
+		if (st->lingers && now_ms > st->linger_ms && now_ms - st->linger_ms >= s->c.limits.linger_ms) {
+			h2_stream_rst(st, H2_NO_ERROR);
+			continue;
+		}
 		if (buf_len(&st->out) == 0) {
 			st->mark_ms = 0;
 		} else if (st->mark_ms == 0 || st->sent - st->mark_sent >= STALL_MIN) {
@@ -410,6 +441,8 @@ void h2_shutdown(struct h2 *s)
 }
 
 unsigned h2_streams(const struct h2 *s) { return s->n; }
+bool h2_in_head(const struct h2 *s) { return s->head_of != NULL; }
+size_t h2_queued(const struct h2 *s) { return s->queued; }
 
 bool h2_may_open(const struct h2 *s)
 {

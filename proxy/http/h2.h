@@ -11,7 +11,7 @@
  *
  * Streams. A handle is made known by the events request and malformed, or returned by h2_submit. It dies, and must not be
  * used again, when the event broken or reset was called for it, when malformed was called with status 400, or when its
- * owner said h2_leave or h2_reset; no event comes for it afterwards. A stream that ended well on both sides lives until
+ * owner said h2_leave, h2_reset or h2_abort; no event comes for it afterwards. A stream that ended well on both sides lives until
  * h2_leave. Events are called from inside h2_feed, h2_output, h2_reap and h2_lost only; in them everything may be called
  * but these four and h2_free.
  *
@@ -50,6 +50,7 @@ struct h2_limits {
 	uint32_t stream_window;		/* what a peer may send on a stream before h2_consumed: 262144 */
 	uint32_t connection_window;	/* 4194304; given back at receipt, so that no stream blocks another */
 	uint32_t queue_high, queue_low; /* output queue of a stream: h2_full from high on, event writable at low: 65536, 16384 */
+	uint32_t linger_octets, linger_ms; /* server: what still comes for a request that was answered is taken and thrown away: 1048576, 2000 */
 	uint32_t stall_ms;		/* a stream with queued output that moves less than 1 KiB in this time is reset by h2_reap: 120000 */
 };
 extern const struct h2_limits h2_limits_default;
@@ -112,9 +113,12 @@ void h2_lost(struct h2 *s);
 /* Graceful end, in two steps: at first the peer is asked to open no more streams, at the second call none is taken. */
 void h2_shutdown(struct h2 *s);
 unsigned h2_streams(const struct h2 *s); /* that have an owner or unsent output */
+size_t h2_queued(const struct h2 *s);    /* octets in the queues of all streams */
+bool h2_in_head(const struct h2 *s);     /* a head has begun to come and is not whole */
 
 /* --- streams --- */
 uint32_t h2_stream_id(const struct h2_stream *st);
+bool h2_stream_opened(const struct h2_stream *st); /* client: its HEADERS went out; the server may not have let it yet */
 void *h2_stream_user(const struct h2_stream *st);
 void h2_stream_set_user(struct h2_stream *st, void *user);
 
@@ -133,11 +137,14 @@ void h2_send_data(struct h2_stream *st, const uint8_t *p, size_t n);	  /* queued
 void h2_send_trailers(struct h2_stream *st, const struct http_fields *f); /* and the end */
 void h2_send_end(struct h2_stream *st);
 bool h2_full(const struct h2_stream *st);	  /* queue at or above queue_high */
+bool h2_full_at(struct h2_stream *st, size_t n);  /* the same with a lower mark, for now */
 void h2_consumed(struct h2_stream *st, size_t n); /* n octets of content went on: the peer may send as many more */
 void h2_reset(struct h2_stream *st, uint32_t code);
+void h2_abort(struct h2_stream *st, uint32_t code); /* as h2_reset, but what is queued is sent before */
 /*
  * The owner is done with the stream. What is queued is still sent. A message of ours that has no end yet is reset (CANCEL);
- * content of the peer that has not ended is refused, by a server with NO_ERROR behind the response (RFC 9113 8.1).
+ * content of the peer that has not ended is refused, by a server with NO_ERROR behind the response (RFC 9113 8.1), but not at
+ * once: clients that are told of both in one breath, in the middle of an upload, miss the response (limits.linger_*).
  */
 void h2_leave(struct h2_stream *st);
 

@@ -332,6 +332,14 @@ static int on_data(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t
 
 	(void)flags;
 	nghttp2_session_consume_connection(ng, n);
+	if (st != NULL && st->lingers && !st->reset) {
+		st->lingered += n;
+		if (st->lingered > s->c.limits.linger_octets)
+			h2_stream_rst(st, H2_NO_ERROR);
+		else
+			nghttp2_session_consume_stream(ng, id, n);
+		return 0;
+	}
 	if (s->over || st == NULL || !st->owned || st->discard || st->reset || n == 0)
 		return 0;
 	if (!st->head_done) {
@@ -385,13 +393,17 @@ static int on_sent(nghttp2_session *ng, const nghttp2_frame *fr, void *arg)
 		if (st == NULL)
 			return 0;
 		st->opened = true;
+		if (fr->hd.type == NGHTTP2_HEADERS)
+			st->head_out = st->head_sent;
+		if (st->abort != 0 && buf_len(&st->out) == 0)
+			h2_stream_rst(st, st->abort);
 		if (fr->hd.type == NGHTTP2_HEADERS && h2_trailers_wait(st))
 			h2_submit_trailers(st);
 		if (!(fr->hd.flags & NGHTTP2_FLAG_END_STREAM))
 			return 0;
 		st->end_sent = true;
 		if (!s->c.client && !st->owned && !st->peer_end)
-			h2_stream_rst(st, H2_NO_ERROR);
+			h2_stream_linger(st);
 		return 0;
 	case NGHTTP2_RST_STREAM:
 		st = nghttp2_session_get_stream_user_data(ng, fr->hd.stream_id);

@@ -86,10 +86,15 @@ struct h2_stream {
 	bool tunnel;		       /* extended CONNECT: DATA is no content */
 	bool discard;		       /* what still comes is not wanted */
 	bool head_sent, eof, end_sent; /* ours: final head queued; nothing is added to out; END_STREAM went out */
+	bool head_out; /* ours: the final head went out */
+	uint32_t abort; /* code of the RST_STREAM that follows what is queued; 0: none does */
 	bool was_full, on_writable;
 	bool limited;  /* the peer's content has a length */
 	uint64_t left; /* of it */
 	size_t unconsumed;
+	bool lingers; /* answered and left before the peer's end */
+	size_t lingered;
+	uint64_t linger_ms;
 	struct buf out;
 	uint64_t sent, mark_sent, mark_ms; /* h2_reap */
 	struct h2_trailers *trailers;	   /* sent behind out */
@@ -107,6 +112,7 @@ struct h2 {
 	struct h2_stream *head_of; /* whose head is being received; NULL: it is not looked at */
 	struct h2_stream *streams, *ended, *writable;
 	unsigned n, active; /* of streams; those that nghttp2 knows */
+	size_t queued; /* octets in `out` of all streams */
 	uint32_t continuations;
 	int32_t last_id; /* highest the peer opened */
 	/* Streams that ended lately: what still comes for them may have been under way, or is a fault (RFC 9113 5.1). */
@@ -130,6 +136,7 @@ struct h2 {
 
 struct h2_stream *h2_stream_new(struct h2 *s, int32_t id);
 void h2_stream_rst(struct h2_stream *st, uint32_t code);
+void h2_stream_linger(struct h2_stream *st);
 /* The owner hears no more of it. True if it had one: the last event may be called. */
 bool h2_stream_disown(struct h2_stream *st);
 /* To be called when nghttp2 or the owner has forgotten it: once both have, it goes at the end of the turn. */

@@ -163,6 +163,7 @@ void h2_send_data(struct h2_stream *st, const uint8_t *p, size_t n)
 		return;
 	MUST(st->head_sent && !st->eof);
 	buf_add(&st->out, p, n);
+	st->s->queued += n;
 	if (h2_full(st))
 		st->was_full = true;
 	nghttp2_session_resume_data(st->s->ng, st->id); /* says so when nothing was deferred: no matter */
@@ -230,6 +231,14 @@ void h2_send_trailers(struct h2_stream *st, const struct http_fields *fs)
 		nghttp2_session_resume_data(st->s->ng, st->id);
 }
 
+bool h2_full_at(struct h2_stream *st, size_t n)
+{
+	bool full = buf_len(&st->out) >= n || h2_full(st);
+
+	st->was_full = st->was_full || full;
+	return full;
+}
+
 bool h2_full(const struct h2_stream *st) { return buf_len(&st->out) >= st->s->c.limits.queue_high; }
 
 /* --- nghttp2 pulls --------------------------------------------------------------------------------------------------- */
@@ -243,12 +252,12 @@ ssize_t h2_read_cb(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t n, uint
 	(void)id;
 	(void)buf;
 	(void)arg;
-	if (len == 0 && (!st->eof || (st->trailers != NULL && st->trailers->submitted)))
+	if (len == 0 && (!st->eof || st->abort != 0 || (st->trailers != NULL && st->trailers->submitted)))
 		return NGHTTP2_ERR_DEFERRED;
 	*flags |= NGHTTP2_DATA_FLAG_NO_COPY;
 	if (len > n)
 		return (ssize_t)n;
-	if (st->eof) {
+	if (st->eof && st->abort == 0) {
 		*flags |= NGHTTP2_DATA_FLAG_EOF;
 		if (st->trailers != NULL) {
 			*flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
@@ -282,6 +291,7 @@ int h2_send_data_cb(nghttp2_session *ng, nghttp2_frame *fr, const uint8_t *hd, s
 	buf_add(s->out, hd, 9);
 	buf_add(s->out, buf_data(&st->out), n);
 	buf_drop(&st->out, n);
+	s->queued -= n;
 	if (buf_len(&st->out) == 0 && st->out.cap > 4096)
 		buf_fini(&st->out); /* a stream that waits holds no queue */
 	st->sent += n;

@@ -3,6 +3,7 @@
 
 #include "../../common/base/jsonw.h"
 #include "../../common/base/must.h"
+#include "h1.h"
 
 struct row {
 	const char *text, *proxy_error;
@@ -150,24 +151,105 @@ static void body_of(struct buf *b, const struct refusal *r)
 	buf_addc(b, '\n');
 }
 
+/* The codes of gRPC that say what a client may do about it. */
+static const char *grpc_status(enum refusal_code c)
+{
+	uint16_t status = row(c)->status;
+
+	if (status >= 500)
+		return "14"; /* UNAVAILABLE */
+	switch (c) {
+	case REFUSAL_TOO_LARGE:
+	case REFUSAL_LIMIT_EXCEEDED:
+		return "8"; /* RESOURCE_EXHAUSTED */
+	case REFUSAL_MALFORMED_REQUEST:
+	case REFUSAL_IDENTITY_MISMATCH:
+		return "3"; /* INVALID_ARGUMENT */
+	case REFUSAL_PROXY_AUTHENTICATION:
+		return "16"; /* UNAUTHENTICATED */
+	default:
+		return "7"; /* PERMISSION_DENIED */
+	}
+}
+
+/* Percent-encoded, as grpc-message is. */
+static void grpc_message(struct buf *b, const struct refusal *r)
+{
+	struct buf t = { 0 };
+
+	one_line(&t, r->reason);
+	buf_addz(b, "sallyport ");
+	buf_addz(b, row(r->code)->text);
+	buf_addz(b, ": ");
+	for (size_t i = 0; i < buf_len(&t); i++) {
+		if (buf_data(&t)[i] == '%')
+			buf_addz(b, "%25");
+		else
+			buf_addc(b, (char)buf_data(&t)[i]);
+	}
+	buf_fini(&t);
+}
+
+/* Adds a field with what b holds, and empties b. */
+static void field(struct http_response *head, struct arena *a, const char *name, struct buf *b)
+{
+	MUST(http_fields_add(&head->fields, str_of(name), arena_str(a, buf_str(b)), http_fid_of(str_of(name))));
+	buf_clear(b);
+}
+
+void refusal_answer(const struct refusal *r, struct arena *a, struct http_response *head, struct buf *body)
+{
+	struct buf b = { 0 };
+	bool grpc = r->shape == REFUSAL_GRPC;
+	size_t before = buf_len(body);
+
+	head->version = HTTP_V_1_1;
+	head->status = r->status ? r->status : row(r->code)->status;
+	head->fields.n = 0;
+	buf_addf(&b, "sallyport %s", row(r->code)->text);
+	head->reason = arena_str(a, buf_str(&b));
+	buf_clear(&b);
+	buf_addz(&b, grpc ? "application/grpc" : r->shape == REFUSAL_GIT ? "text/plain; charset=utf-8" : "application/json");
+	field(head, a, "Content-Type", &b);
+	buf_addz(&b, "no-store");
+	field(head, a, "Cache-Control", &b);
+	buf_addf(&b, "sallyport; error=%s; details=", row(r->code)->proxy_error);
+	sf_string(&b, r->reason);
+	field(head, a, "Proxy-Status", &b);
+	if (r->retry_after_s || head->status == 429) {
+		buf_addu(&b, r->retry_after_s ? r->retry_after_s : 1);
+		field(head, a, "Retry-After", &b);
+	}
+	if (head->status == 407) {
+		buf_addz(&b, "Basic realm=\"sallyport\"");
+		field(head, a, "Proxy-Authenticate", &b);
+	}
+	if (grpc) {
+		head->status = 200;
+		buf_addz(&b, grpc_status(r->code));
+		field(head, a, "Grpc-Status", &b);
+		grpc_message(&b, r);
+		field(head, a, "Grpc-Message", &b);
+	} else {
+		body_of(body, r);
+	}
+	head->framing = HTTP_BODY_LENGTH;
+	head->content_length = buf_len(body) - before;
+	head->has_length = !grpc;
+	head->keep_alive = !r->close;
+	buf_fini(&b);
+}
+
 void refusal_write_h1(struct buf *out, const struct refusal *r)
 {
+	struct http_response head;
+	struct arena a = { 0 };
 	struct buf body = { 0 };
-	uint16_t status = r->status ? r->status : row(r->code)->status;
 
-	body_of(&body, r);
-	buf_addf(out, "HTTP/1.1 %u sallyport %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\nProxy-Status: sallyport; error=%s; details=", status, row(r->code)->text,
-		r->shape == REFUSAL_GIT ? "text/plain; charset=utf-8" : "application/json", row(r->code)->proxy_error);
-	sf_string(out, r->reason);
-	buf_addz(out, "\r\n");
-	if (r->retry_after_s || status == 429)
-		buf_addf(out, "Retry-After: %u\r\n", r->retry_after_s ? r->retry_after_s : 1);
-	if (status == 407)
-		buf_addz(out, "Proxy-Authenticate: Basic realm=\"sallyport\"\r\n");
-	if (r->close)
-		buf_addz(out, "Connection: close\r\n");
-	buf_addf(out, "Content-Length: %zu\r\n\r\n", buf_len(&body));
+	refusal_answer(r, &a, &head, &body);
+	h1_write_response(out, &head, head.framing, head.content_length, head.keep_alive, r->is_head);
 	if (!r->is_head)
 		buf_adds(out, buf_str(&body));
 	buf_fini(&body);
+	arena_fini(&a);
 }

@@ -15,8 +15,11 @@ const char *refusal_text(enum refusal_code c);
 uint16_t refusal_status(enum refusal_code c);
 const char *refusal_proxy_error(enum refusal_code c);
 
-/* What the client can read: our JSON; git's two lines of text/plain; the error form of its own protocol around our JSON. */
-enum refusal_shape { REFUSAL_JSON = 0, REFUSAL_GIT, REFUSAL_JSONRPC, REFUSAL_GRAPHQL };
+/*
+ * What the client can read: our JSON; git's two lines of text/plain; the error form of its own protocol around our JSON; for
+ * gRPC a response of one head, whose status is 200, as that protocol wants it, and whose outcome is grpc-status.
+ */
+enum refusal_shape { REFUSAL_JSON = 0, REFUSAL_GIT, REFUSAL_JSONRPC, REFUSAL_GRAPHQL, REFUSAL_GRPC };
 
 struct refusal {
 	enum refusal_code code;
@@ -36,6 +39,8 @@ struct refusal {
 	bool is_head;
 	bool close;            /* say Connection: close */
 };
+/* The answer in no version's form: the head, its strings in arena a, and the content, appended to body. */
+void refusal_answer(const struct refusal *r, struct arena *a, struct http_response *head, struct buf *body);
 /* Appends a whole HTTP/1.1 response (head and body; no body bytes after the head for is_head). */
 void refusal_write_h1(struct buf *out, const struct refusal *r);
 #endif

@@ -2,13 +2,12 @@
 /*
  * One connection from the sandbox.
  *
- *   SNIFF -> (first octet 0x16) TLS -> HTTP          explicit proxy port: HTTP, and after CONNECT: SNIFF again
+ *   SNIFF -> (first octet 0x16) TLS -> HTTP or H2    explicit proxy port: HTTP, and after CONNECT: SNIFF again
  *         -> (a letter) HTTP                         port 53: DNS
  *   any -> LINGER: the last answer is out, what still comes is thrown away for a moment, so that it is not lost to a reset
  *
- * While an exchange runs its request content is fed to it; pipelined requests wait in the input queue until the response
- * is complete. Names: ident says for whom the connection was made (CONNECT, synthetic address, SNI), and everything inside
- * must agree with it.
+ * Names: ident says for whom the connection was made (CONNECT, synthetic address, SNI), and everything inside must agree
+ * with it. HTTP/2 is spoken when TLS agreed on it (ALPN), and never in the clear.
  */
 #include <netinet/in.h>
 #include <openssl/err.h>
@@ -20,46 +19,16 @@
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "../http/hello.h"
-#include "worker.h"
+#include "client.h"
 
 #define PROXY_PORT 3128
 #define DNS_PORT 53
 
-enum client_state { CL_SNIFF = 0, CL_TLS, CL_HTTP, CL_DNS, CL_LINGER };
-struct client {
-	struct conn c; /* first: conn callbacks cast */
-	struct client_half half;
-	struct worker *w;
-	uint64_t handle;
-	enum client_state state;
-	uint64_t state_ms;
-	struct exchange *x;
-	struct exchange_ident ident;
-	bool in_connect;    /* CONNECT was accepted here: a connection record is due */
-	bool record_due;
-	bool dest_known;    /* the destination is in the table */
-	bool tls_decided;
-	bool crlf_skipped, awaits_slot;
-	bool keep;          /* of the request in progress */
-	bool chunked, is_head;
-	size_t scan;
-	uint64_t head_ms; /* since when a head is unfinished, as the sweep saw it; 0: none is */
-	struct h1_body body;
-	bool body_left;
-	uint64_t start_ms, lingered;
-	uint16_t port;      /* dialled by the program */
-	struct ip dialled;
-	enum refusal_code code;
-	const char *reason;
-	char conn_id[33];
-};
-
 static void process(struct conn *c);
 static void free_conn(struct conn *c);
 static const struct conn_ops conn_ops = { process, free_conn };
-static const struct client_half_ops half_ops;
 
-static void set_state(struct client *cl, enum client_state s)
+void client_set_state(struct client *cl, enum client_state s)
 {
 	cl->state = s;
 	cl->state_ms = loop_now_ms(cl->w->loop);
@@ -106,7 +75,7 @@ static void connection_record(struct client *cl)
 	buf_fini(&b);
 }
 
-static void end(struct client *cl, bool reset)
+void client_end(struct client *cl, bool reset)
 {
 	if (cl->c.closed)
 		return;
@@ -116,6 +85,8 @@ static void end(struct client *cl, bool reset)
 		cl->x = NULL;
 		exchange_client_gone(x);
 	}
+	if (cl->h2 != NULL)
+		client_h2_gone(cl);
 	connection_record(cl);
 	handle_free(&cl->w->handles, cl->handle);
 	if (reset)
@@ -131,14 +102,14 @@ static void fail(struct client *cl, enum refusal_code code, const char *reason, 
 	cl->code = code;
 	cl->reason = reason;
 	cl->record_due = true;
-	end(cl, reset);
+	client_end(cl, reset);
 }
 
-static void linger(struct client *cl)
+void client_linger(struct client *cl)
 {
 	if (cl->state == CL_LINGER)
 		return;
-	set_state(cl, CL_LINGER);
+	client_set_state(cl, CL_LINGER);
 	cl->c.shut_after_flush = true;
 	cl->c.paused = false;
 	conn_flush_later(&cl->c);
@@ -192,23 +163,23 @@ void client_accept(struct worker *w, int fd)
 	int one = 1;
 
 	cl->w = w;
-	cl->half.ops = &half_ops;
+	cl->half.ops = &client_h1_ops;
 	cl->start_ms = clock_wall_ms();
 	worker_request_id(w, cl->conn_id);
 	setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof(one));
 	conn_init(&cl->c, w->loop, fd, &conn_ops, &w->clients);
 	cl->handle = handle_new(&w->handles, &cl->c);
-	set_state(cl, CL_SNIFF);
+	client_set_state(cl, CL_SNIFF);
 	if (!local_address(fd, &cl->dialled, &cl->port)) {
-		end(cl, true);
+		client_end(cl, true);
 		return;
 	}
 	cl->ident.transparent_port = cl->port;
 	if (cl->port == DNS_PORT) {
-		set_state(cl, CL_DNS);
+		client_set_state(cl, CL_DNS);
 	} else if (cl->port == PROXY_PORT && is_own_address(&cl->dialled)) {
 		cl->ident.explicit_proxy = true;
-		set_state(cl, CL_HTTP);
+		client_set_state(cl, CL_HTTP);
 	} else {
 		/* transparent: refused at once where the policy knows no such port, before an octet is read */
 		if (!table_port_known(w->table, cl->port) && !(w->explain_denials && (cl->port == 443 || cl->port == 80))) {
@@ -322,12 +293,18 @@ int client_hello(void *arg, SSL *ssl, int *alert)
 static void tls_step(struct client *cl)
 {
 	int r = SSL_do_handshake(cl->c.ssl), e;
+	const unsigned char *alpn = NULL;
+	unsigned alpn_len = 0;
 
 	if (r == 1) {
 		cl->ident.tls_version = SSL_get_version(cl->c.ssl);
 		cl->ident.tls_cipher = SSL_get_cipher_name(cl->c.ssl);
-		set_state(cl, CL_HTTP);
 		cl->record_due = true;
+		SSL_get0_alpn_selected(cl->c.ssl, &alpn, &alpn_len);
+		if (alpn_len == 2 && memcmp(alpn, "h2", 2) == 0)
+			client_h2_start(cl);
+		else
+			client_set_state(cl, CL_HTTP);
 		process(&cl->c);
 		return;
 	}
@@ -350,10 +327,10 @@ static void tls_step(struct client *cl)
 	ERR_clear_error();
 	cl->record_due = true;
 	shutdown(cl->c.fd, SHUT_WR); /* the alert goes out before the end */
-	end(cl, false);
+	client_end(cl, false);
 }
 
-static void sniff(struct client *cl)
+void client_sniff(struct client *cl)
 {
 	uint8_t first;
 
@@ -362,233 +339,24 @@ static void sniff(struct client *cl)
 		if (cl->c.eof || cl->c.failed) {
 			if (cl->in_connect)
 				cl->record_due = true;
-			end(cl, false);
+			client_end(cl, false);
 		}
 		return;
 	}
 	first = buf_data(&cl->c.in)[0];
 	if (first == 0x16) {
 		conn_start_tls(&cl->c, tls_server(cl->w->tls, cl));
-		set_state(cl, CL_TLS);
+		client_set_state(cl, CL_TLS);
 		tls_step(cl);
 		return;
 	}
 	if ((first >= 'A' && first <= 'Z') || (first >= 'a' && first <= 'z') || first == '\r') {
 		cl->ident.scheme = SCHEME_HTTP;
-		set_state(cl, CL_HTTP);
+		client_set_state(cl, CL_HTTP);
 		process(&cl->c);
 		return;
 	}
 	fail(cl, REFUSAL_MALFORMED_REQUEST, cl->in_connect ? "non_tls_tunnel" : "not_http", false);
-}
-
-/* --- HTTP/1.1 ------------------------------------------------------------------------------------------------------ */
-
-static void connect_request(struct client *cl, struct exchange *x)
-{
-	struct dest d;
-	int found;
-	char text[400];
-
-	if (!cl->ident.explicit_proxy || cl->ident.known) {
-		exchange_start(x); /* refuses it */
-		return;
-	}
-	x->request_ended = true;
-	if (x->req.framing != HTTP_BODY_NONE || x->req.expect_continue) {
-		struct http_fault f = { 400, "malformed_request", "connect_content" };
-
-		exchange_malformed(x, &f);
-		return;
-	}
-	if (!exchange_identify(x))
-		return;
-	if (!reporter_ok(cl->w->rep)) {
-		enum refusal_code why;
-
-		worker_exchange_host.begin(cl->w, x, &why); /* a slot, if there is one: the record may have to outlive us */
-		exchange_refuse(x, REFUSAL_AUDIT_UNAVAILABLE, "requests cannot be recorded at the moment, so none is let through");
-		return;
-	}
-	found = table_find(cl->w->table, SCHEME_HTTPS, str_mk(x->chost.text, x->chost.len), x->port, &d);
-	if (found == 0 && (x->port == 80 || x->port != 443))
-		found = table_find(cl->w->table, SCHEME_HTTP, str_mk(x->chost.text, x->chost.len), x->port, &d);
-	if (found < 0) {
-		exchange_refuse(x, REFUSAL_NO_POLICY, "the policy in force could not be read");
-		return;
-	}
-	if (found == 0 && !cl->w->explain_denials) {
-		snprintf(text, sizeof(text), "no destination of this sandbox's policy is %s on port %u", x->chost.text, x->port);
-		x->client_must_close = true; /* RFC 9931: nothing more is parsed after a refused CONNECT */
-		exchange_refuse(x, REFUSAL_DESTINATION_DENIED, text);
-		return;
-	}
-	cl->dest_known = found == 1;
-	cl->ident.known = true;
-	cl->ident.host = x->chost;
-	cl->ident.port = x->port;
-	cl->ident.scheme = SCHEME_HTTPS;
-	cl->in_connect = true;
-	cl->record_due = true;
-	cl->x = NULL;
-	tls_want_leaf(cl->w->tls, str_mk(x->chost.text, x->chost.len), !cl->dest_known);
-	exchange_discard(x);
-	buf_addz(&cl->c.out, "HTTP/1.1 200 Connection established\r\n\r\n");
-	conn_flush_now(&cl->c);
-	set_state(cl, CL_SNIFF);
-	sniff(cl);
-}
-
-/* Reads one head. False: wait, or the connection is over. */
-static bool next_request(struct client *cl)
-{
-	struct conn *c = &cl->c;
-	struct http_fault f;
-	struct exchange *x;
-	char id[33];
-	uint8_t *head;
-	long n;
-
-	if (!cl->crlf_skipped && cl->scan == 0) {
-		int k = h1_skip_crlf(buf_data(&c->in), buf_len(&c->in));
-
-		if (k < 0)
-			return false;
-		if (k > 0) {
-			buf_drop(&c->in, (size_t)k);
-			cl->crlf_skipped = true;
-		}
-	}
-	if (buf_len(&c->in) == 0)
-		return false;
-	/* audit is behind, not gone: the head waits where it is, as with any slow peer */
-	cl->awaits_slot = reporter_ok(cl->w->rep) && !reporter_slot_free(cl->w->rep);
-	if (cl->awaits_slot) {
-		cl->w->slots_awaited = true;
-		return false;
-	}
-	n = h1_head_end(buf_data(&c->in), buf_len(&c->in), &cl->scan, &h1_limits_default, &f);
-	if (n == 0)
-		return false;
-	worker_request_id(cl->w, id);
-	x = exchange_new(cl->w->loop, &worker_exchange_host, cl->w, &cl->half, &cl->ident, cl->w->table, cl->w->generation, id);
-	cl->x = x;
-	cl->scan = 0;
-	cl->head_ms = 0;
-	cl->crlf_skipped = false;
-	cl->keep = cl->chunked = cl->is_head = cl->body_left = false;
-	if (n < 0) {
-		exchange_malformed(x, &f);
-		return false;
-	}
-	head = arena_alloc(&x->arena, (size_t)n);
-	memcpy(head, buf_data(&c->in), (size_t)n);
-	buf_drop(&c->in, (size_t)n);
-	if (!h1_parse_request(head, (size_t)n, &h1_limits_default, &x->arena, &x->req, &f)) {
-		exchange_malformed(x, &f);
-		return false;
-	}
-	cl->keep = x->req.keep_alive;
-	cl->is_head = str_eq(x->req.method, STR("HEAD"));
-	if (x->req.form == HTTP_TARGET_AUTHORITY) {
-		connect_request(cl, x);
-		return cl->state == CL_HTTP && !c->closed;
-	}
-	if (x->req.framing != HTTP_BODY_NONE) {
-		cl->body_left = true;
-		h1_body_init(&cl->body, x->req.framing, x->req.content_length);
-		/* "Content-Length: 0" has no content to wait for */
-		if (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length == 0)
-			cl->body_left = false;
-	}
-	exchange_start(x);
-	if (cl->x == x && !cl->body_left)
-		exchange_request_end(x);
-	return true;
-}
-
-/* Feeds request content. False: wait. */
-static bool feed(struct client *cl)
-{
-	struct conn *c = &cl->c;
-	struct http_fault f;
-	const uint8_t *data;
-	size_t len;
-	long n;
-
-	if (!exchange_takes_data(cl->x)) {
-		c->paused = true;
-		return false;
-	}
-	if (buf_len(&c->in) == 0)
-		return false;
-	n = h1_body_feed(&cl->body, buf_data(&c->in), buf_len(&c->in), &data, &len, &f);
-	if (n < 0) {
-		exchange_request_broken(cl->x, &f);
-		return false;
-	}
-	if (len > 0)
-		exchange_request_data(cl->x, data, len);
-	buf_drop(&c->in, (size_t)n);
-	if (cl->body.done) {
-		cl->body_left = false;
-		if (cl->x != NULL)
-			exchange_request_end(cl->x);
-		return true;
-	}
-	return n > 0;
-}
-
-/* Half a head, and no more of it: an unreadable request, answered and recorded as one. */
-static void unfinished_head(struct client *cl, const char *reason)
-{
-	struct http_fault f = { 400, "malformed_request", reason };
-	char id[33];
-
-	worker_request_id(cl->w, id);
-	cl->x = exchange_new(cl->w->loop, &worker_exchange_host, cl->w, &cl->half, &cl->ident, cl->w->table, cl->w->generation, id);
-	exchange_malformed(cl->x, &f);
-}
-
-static void http(struct client *cl)
-{
-	struct conn *c = &cl->c;
-
-	for (;;) {
-		conn_fill(c);
-		while (!c->closed && cl->state == CL_HTTP) {
-			if (cl->x != NULL) {
-				if (!cl->body_left || !feed(cl))
-					break;
-			} else if (buf_len(&c->in) == 0 || !next_request(cl)) {
-				break;
-			}
-		}
-		if (c->closed || cl->state != CL_HTTP)
-			return;
-		if (c->paused || c->eof || c->failed || cl->x != NULL || !c->more)
-			break;
-		if (buf_len(&c->in) >= CONN_IN_MAX)
-			break;
-	}
-	if (cl->x != NULL && cl->body_left && !c->paused && !c->eof && !c->failed && c->more) {
-		conn_yield(c); /* more content is there: others get their turn first */
-		return;
-	}
-	if (c->failed || c->eof) {
-		if (cl->x == NULL && cl->awaits_slot && !c->failed)
-			return; /* served, or found gone, when there is a slot */
-		if (cl->x == NULL && buf_len(&c->in) > 0 && c->eof_clean && !c->failed) {
-			unfinished_head(cl, "truncated");
-			return;
-		}
-		if (c->paused && !c->failed)
-			return; /* unread content is still to be forwarded */
-		end(cl, c->failed);
-		return;
-	}
-	if (cl->x != NULL && buf_len(&c->out) <= CONN_OUT_LOW)
-		exchange_client_drained(cl->x);
 }
 
 static void dns(struct client *cl)
@@ -602,14 +370,14 @@ static void dns(struct client *cl)
 		if (buf_len(&c->in) < 2 + n)
 			break;
 		if (buf_len(&c->out) > CONN_OUT_HIGH || !names_tcp(cl->w->names, buf_data(&c->in) + 2, n, &c->out)) {
-			end(cl, true);
+			client_end(cl, true);
 			return;
 		}
 		buf_drop(&c->in, 2 + n);
 		conn_flush_later(c);
 	}
 	if (c->eof || c->failed)
-		linger(cl);
+		client_linger(cl);
 }
 
 static void process(struct conn *c)
@@ -620,13 +388,16 @@ static void process(struct conn *c)
 		return;
 	switch (cl->state) {
 	case CL_SNIFF:
-		sniff(cl);
+		client_sniff(cl);
 		break;
 	case CL_TLS:
 		tls_step(cl);
 		break;
 	case CL_HTTP:
-		http(cl);
+		client_h1(cl);
+		break;
+	case CL_H2:
+		client_h2(cl);
 		break;
 	case CL_DNS:
 		dns(cl);
@@ -636,102 +407,12 @@ static void process(struct conn *c)
 		cl->lingered += buf_len(&c->in);
 		buf_clear(&c->in);
 		if (c->eof || c->failed || cl->lingered > LIMIT_LINGER_BYTES)
-			end(cl, c->failed || cl->lingered > LIMIT_LINGER_BYTES);
+			client_end(cl, c->failed || cl->lingered > LIMIT_LINGER_BYTES);
 		else if (c->more)
 			conn_yield(c);
 		break;
 	}
 }
-
-/* --- the half's side of the interface ------------------------------------------------------------------------------ */
-
-static struct client *of(struct client_half *h) { return (struct client *)((char *)h - offsetof(struct client, half)); }
-
-static void half_head(struct client_half *h, const struct http_response *r, enum http_framing framing, uint64_t length)
-{
-	struct client *cl = of(h);
-
-	cl->chunked = framing == HTTP_BODY_CHUNKED && !cl->is_head;
-	h1_write_response(&cl->c.out, r, framing, length, r->keep_alive, cl->is_head);
-	conn_flush_later(&cl->c);
-}
-
-static void half_data(struct client_half *h, const uint8_t *p, size_t n)
-{
-	struct client *cl = of(h);
-	char line[20];
-
-	if (n == 0 || cl->is_head)
-		return;
-	if (cl->chunked)
-		buf_add(&cl->c.out, line, h1_chunk_line(line, n));
-	buf_add(&cl->c.out, p, n);
-	if (cl->chunked)
-		buf_addz(&cl->c.out, "\r\n");
-	conn_flush_later(&cl->c);
-}
-
-static void half_end(struct client_half *h, const struct http_fields *trailer)
-{
-	struct client *cl = of(h);
-
-	if (cl->chunked)
-		h1_write_last_chunk(&cl->c.out, trailer);
-	conn_flush_later(&cl->c);
-}
-
-static void half_interim(struct client_half *h, const struct http_response *r)
-{
-	if (r != NULL)
-		return; /* 102, 103: a proxy may drop them (RFC 9110 15.2), and many clients of HTTP/1.1 take them for the answer (UA01) */
-	buf_addz(&of(h)->c.out, "HTTP/1.1 100 Continue\r\n\r\n");
-	conn_flush_later(&of(h)->c);
-}
-
-static void half_refuse(struct client_half *h, struct refusal *r)
-{
-	struct client *cl = of(h);
-
-	r->is_head = cl->is_head;
-	refusal_write_h1(&cl->c.out, r);
-	conn_flush_later(&cl->c);
-}
-
-static void half_reset(struct client_half *h)
-{
-	struct client *cl = of(h);
-
-	cl->x = NULL;
-	conn_flush_now(&cl->c); /* what the upstream did send */
-	end(cl, true);
-}
-
-static bool half_full(struct client_half *h) { return conn_full(&of(h)->c, worker_out_high(of(h)->w)); }
-
-static void half_resume(struct client_half *h)
-{
-	struct client *cl = of(h);
-
-	cl->c.paused = false;
-	conn_kick(&cl->c);
-}
-
-static void half_done(struct client_half *h, bool reusable)
-{
-	struct client *cl = of(h);
-
-	cl->x = NULL;
-	if (cl->c.closed)
-		return;
-	cl->c.paused = false;
-	cl->state_ms = loop_now_ms(cl->w->loop);
-	if (!reusable || !cl->keep || cl->body_left)
-		linger(cl);
-	else
-		conn_kick(&cl->c); /* a pipelined request may wait */
-}
-
-static const struct client_half_ops half_ops = { half_head, half_data, half_end, half_interim, half_refuse, half_reset, half_full, half_resume, half_done };
 
 /* --- what the exchange asks of its host ---------------------------------------------------------------------------- */
 
@@ -802,7 +483,7 @@ void clients_slots_freed(struct worker *w)
 void clients_end(struct worker *w)
 {
 	while (w->clients.head != NULL)
-		end((struct client *)w->clients.head, false);
+		client_end((struct client *)w->clients.head, false);
 }
 
 /* Over the limit the clients whose queues are the largest go until it is kept. */
@@ -839,28 +520,18 @@ void client_sweep(struct worker *w)
 				fail(cl, REFUSAL_CLIENT_CLOSED, "tls_timeout", false);
 			break;
 		case CL_HTTP:
-			if (cl->x != NULL)
-				exchange_tick(cl->x);
-			if (c->closed || cl->state != CL_HTTP)
-				break;
-			if (cl->x != NULL || cl->awaits_slot || buf_len(&c->in) == 0)
-				cl->head_ms = 0;
-			else if (cl->head_ms == 0)
-				cl->head_ms = now;
-			else if (now - cl->head_ms > LIMIT_HEAD_MS)
-				unfinished_head(cl, "head_timeout");
-			if (c->closed || cl->state != CL_HTTP)
-				break;
-			if (now - c->active_ms > exchange_idle_ms(cl->x, LIMIT_IDLE_MS) && (cl->x == NULL || buf_len(&c->out) > 0 || cl->body_left))
-				end(cl, false);
+			client_h1_sweep(cl, now);
+			break;
+		case CL_H2:
+			client_h2_sweep(cl, now);
 			break;
 		case CL_DNS:
 			if (now - c->active_ms > LIMIT_SNIFF_MS)
-				end(cl, false);
+				client_end(cl, false);
 			break;
 		case CL_LINGER:
 			if (now - cl->state_ms > (buf_len(&c->out) > 0 ? LIMIT_HEAD_MS : LIMIT_LINGER_MS))
-				end(cl, buf_len(&c->out) > 0);
+				client_end(cl, buf_len(&c->out) > 0);
 			break;
 		}
 	}

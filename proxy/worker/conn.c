@@ -108,6 +108,14 @@ static void account(struct conn *c)
 	c->accounted = n;
 }
 
+void conn_hold(struct conn *c, ptrdiff_t n)
+{
+	if (c->closed)
+		return;
+	c->held = (size_t)((ptrdiff_t)c->held + n);
+	account(c);
+}
+
 static void on_event(struct watch *w, uint32_t events)
 {
 	struct conn *c = (struct conn *)((char *)w - offsetof(struct conn, watch));
@@ -383,6 +391,7 @@ void conn_close(struct conn *c)
 	buf_fini_secret(&c->in);
 	buf_fini_secret(&c->out);
 	buf_fini(&c->pre);
+	c->held = 0;
 	account(c);
 	if (c->prev != NULL)
 		c->prev->next = c->next;

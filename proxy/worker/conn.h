@@ -50,6 +50,7 @@ struct conn {
 	uint64_t bytes_in, bytes_out; /* content as seen above TLS */
 	struct conn *prev, *next;     /* list of the worker, for the sweep */
 	struct conn_list *list;
+	size_t held;         /* see conn_hold */
 	size_t accounted;    /* octets that its queues hold, as the list knows */
 };
 struct conn_list {
@@ -57,7 +58,7 @@ struct conn_list {
 	size_t n;
 	size_t queued; /* octets that the queues of all hold; of one, up to date since its last fill or flush */
 };
-static inline size_t conn_queued(const struct conn *c) { return c->in.cap + c->out.cap + c->pre.cap; }
+static inline size_t conn_queued(const struct conn *c) { return c->in.cap + c->out.cap + c->pre.cap + c->held; }
 
 void conn_init(struct conn *c, struct loop *l, int fd, const struct conn_ops *ops, struct conn_list *list);
 /* Starts TLS on the connection; input queued so far is fed to it. Takes ssl. */
@@ -74,5 +75,7 @@ void conn_yield(struct conn *c); /* process() at the end of the next turn: other
 void conn_close(struct conn *c); /* idempotent */
 void conn_abort(struct conn *c); /* as conn_close, with a TCP reset */
 void conn_idle_trim(struct conn *c); /* frees empty queues */
+/* The owner holds so many octets more, or less, for this connection elsewhere. */
+void conn_hold(struct conn *c, ptrdiff_t n);
 BIO_METHOD *conn_bio_method(void); /* made once, before confinement */
 #endif

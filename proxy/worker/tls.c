@@ -48,18 +48,22 @@ static int on_client_hello(SSL *ssl, int *alert, void *arg)
 	return client_hello(SSL_get_app_data(ssl), ssl, alert);
 }
 
-/* http/1.1 where the client offers it, no protocol where it offers none; h2 alone cannot be served yet. */
+/* h2 where the client offers it, else http/1.1; always out of its offer (UB03). */
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *outlen, const unsigned char *in, unsigned int inlen, void *arg)
 {
-	static const unsigned char h1[] = "http/1.1";
+	static const char *const ours[] = { "h2", "http/1.1" };
 
 	(void)ssl;
 	(void)arg;
-	for (unsigned i = 0; i < inlen && i + 1 + in[i] <= inlen; i += 1u + in[i]) {
-		if (in[i] == 8 && memcmp(in + i + 1, h1, 8) == 0) {
-			*out = in + i + 1;
-			*outlen = 8;
-			return SSL_TLSEXT_ERR_OK;
+	for (unsigned k = 0; k < 2; k++) {
+		size_t n = strlen(ours[k]);
+
+		for (unsigned i = 0; i < inlen && i + 1 + in[i] <= inlen; i += 1u + in[i]) {
+			if (in[i] == n && memcmp(in + i + 1, ours[k], n) == 0) {
+				*out = in + i + 1;
+				*outlen = in[i];
+				return SSL_TLSEXT_ERR_OK;
+			}
 		}
 	}
 	return SSL_TLSEXT_ERR_ALERT_FATAL;
@@ -88,7 +92,7 @@ static void common_options(SSL_CTX *ctx)
 
 static SSL_CTX *upstream_ctx(struct tls *t, X509_STORE *store, const struct dest *d)
 {
-	static const unsigned char alpn[] = "\x08http/1.1";
+	static const unsigned char alpn[] = "\x02h2\x08http/1.1";
 	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
 	X509_VERIFY_PARAM *p;
 
@@ -433,6 +437,13 @@ SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *
 	}
 	MUST(ok);
 	return s;
+}
+
+void tls_h1_only(SSL *ssl)
+{
+	static const unsigned char alpn[] = "\x08http/1.1";
+
+	SSL_set_alpn_protos(ssl, alpn, sizeof(alpn) - 1);
 }
 
 const char *tls_verify_cause(SSL *ssl)

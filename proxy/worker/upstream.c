@@ -5,8 +5,11 @@
  * TLS is verified before a connection may carry a request; idle connections wait in the origin's pool, newest first.
  *
  *   DIALING -> HANDSHAKE -> BUSY <-> IDLE        (any) -> closed
+ *                        -> H2
  *
- * An upstream object without a socket exists only in DIALING. Octets that come while IDLE close the connection (K02).
+ * An upstream object without a socket exists only in DIALING. Octets that come while IDLE close the connection (K02). An
+ * HTTP/2 connection carries many exchanges; a further one is made when those there are take no more. While nobody knows
+ * which version an origin speaks, few connections are made for however many wait: the first that is ready tells.
  */
 #include <errno.h>
 #include <openssl/err.h>
@@ -16,34 +19,17 @@
 
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
-#include "worker.h"
+#include "upstream.h"
 
 #define ORIGIN_BUCKETS 256
 
-enum up_state { UP_DIALING = 0, UP_HANDSHAKE, UP_IDLE, UP_BUSY };
-struct upstream {
-	struct conn c; /* first: conn callbacks cast */
-	struct upstream_half half;
-	struct worker *w;
-	struct origin *origin;
-	enum up_state state;
-	struct upstream *next_dialing, **prev_dialing; /* while it has no socket */
-	uint64_t since_ms, since_us;
-	struct upstream *next_idle;  /* pool, newest first */
-	uint64_t dial_id;
-	struct upstream_facts facts;
-	/* request being written */
-	enum http_framing req_framing;
-	/* response being read */
-	bool head_done, in_body, request_done;
-	size_t scan;
-	uint64_t head_ms; /* since when a response head is unfinished, as the sweep saw it; 0: none is */
-	struct h1_body body;
-	struct buf trailer; /* of the response, while the client asked for one */
-	bool resp_keep;
-};
+#define UNKNOWN_DIALS 4   /* toward an origin whose version is not known yet */
+#define STREAMS_TYPICAL 100 /* that a new HTTP/2 connection is counted on for */
+
+enum origin_speaks { SPEAKS_UNKNOWN = 0, SPEAKS_H1, SPEAKS_H2 }; /* when last asked */
 struct waiting {
 	struct waiting *next;
+	uint64_t since_ms;
 	struct exchange *x;
 };
 struct origin {
@@ -54,8 +40,10 @@ struct origin {
 	uint32_t dest_index;
 	struct dest dest;
 	struct canon_host host;
-	struct upstream *idle;
-	size_t idle_n;
+	enum origin_speaks speaks;
+	bool h1_only; /* it said so */
+	struct upstream *idle, *h2;
+	size_t idle_n, h2_n;
 	struct waiting *wait, **wait_tail;
 	size_t wait_n, dials; /* exchanges that wait; connections on their way to being ready */
 	SSL_SESSION *session; /* newest ticket; used once */
@@ -69,7 +57,6 @@ struct upstreams {
 static void process(struct conn *c);
 static void free_conn(struct conn *c);
 static const struct conn_ops conn_ops = { process, free_conn };
-static const struct upstream_half_ops half_ops;
 
 struct upstreams *upstreams_new(struct worker *w)
 {
@@ -99,6 +86,7 @@ static struct origin *origin_of(struct upstreams *u, const struct upstream_want 
 	if (!ip_parse(want->host, &o->host.ip))
 		o->host.ip.family = 0;
 	o->wait_tail = &o->wait;
+	o->speaks = o->scheme == SCHEME_HTTPS ? SPEAKS_UNKNOWN : SPEAKS_H1;
 	o->next = *b;
 	*b = o;
 	return o;
@@ -128,26 +116,16 @@ static struct exchange *next_waiting(struct origin *o)
 	return x;
 }
 
-static void give(struct upstream *u, struct exchange *x, bool reused)
-{
-	u->state = UP_BUSY;
-	u->head_done = u->in_body = u->request_done = false;
-	u->scan = 0;
-	u->head_ms = 0;
-	u->half.reused = reused;
-	u->c.paused = false;
-	exchange_upstream_ready(x, &u->half, &u->facts);
-}
+struct exchange *upstream_next_waiting(struct upstream *u) { return u->h2 != NULL && u->origin->h1_only ? NULL : next_waiting(u->origin); }
 
-/* Fresh, verified, or free again: to the exchange that waits longest, else into the pool. */
-static void to_pool(struct upstream *u, bool reused)
+void upstream_free_again(struct upstream *u, bool reused)
 {
 	struct origin *o = u->origin;
 	struct exchange *x = next_waiting(o);
 
 	u->half.x = NULL;
 	if (x != NULL) {
-		give(u, x, reused);
+		upstream_h1_give(u, x, reused);
 		return;
 	}
 	if (o->idle_n >= LIMIT_POOL_PER_ORIGIN) {
@@ -157,40 +135,46 @@ static void to_pool(struct upstream *u, bool reused)
 	u->state = UP_IDLE;
 	u->since_ms = loop_now_ms(u->w->loop);
 	u->c.paused = false;
-	u->next_idle = o->idle;
+	u->next = o->idle;
 	o->idle = u;
 	o->idle_n++;
-}
-
-/* Connected, and verified: it may carry requests. */
-static void ready(struct upstream *u)
-{
-	u->origin->dials--;
-	to_pool(u, false);
 }
 
 static void unlink_idle(struct upstream *u)
 {
 	struct origin *o = u->origin;
 
-	for (struct upstream **p = &o->idle; *p != NULL; p = &(*p)->next_idle) {
+	for (struct upstream **p = &o->idle; *p != NULL; p = &(*p)->next) {
 		if (*p != u)
 			continue;
-		*p = u->next_idle;
+		*p = u->next;
 		o->idle_n--;
 		return;
 	}
 }
 
+/* How many of those who wait can be served by what is there or on its way. */
+static size_t hopes(const struct origin *o)
+{
+	if (o->speaks == SPEAKS_H1)
+		return o->dials;
+	return o->dials > 0 || o->h2 != NULL ? SIZE_MAX : 0;
+}
+
 /*
- * A connection did not come about. Who waits is not told which one is for whom: one of them fails if there are no longer
- * enough on their way, and nobody does for the connection of an exchange that has ended meanwhile.
+ * Who waits is not told which connection is for whom: when one did not come about, as many fail as there are no longer
+ * enough for, and nobody does for the connection of an exchange that has ended meanwhile.
  */
+static void fail_hopeless(struct origin *o, enum refusal_code code, const char *cause)
+{
+	while (o->wait_n > hopes(o))
+		exchange_upstream_failed(next_waiting(o), code, cause);
+}
+
 static void dial_failed(struct origin *o, enum refusal_code code, const char *cause)
 {
 	o->dials--;
-	if (o->wait_n > o->dials)
-		exchange_upstream_failed(next_waiting(o), code, cause);
+	fail_hopeless(o, code, cause);
 }
 
 /* No longer under way: forgets its handle. */
@@ -208,8 +192,9 @@ static bool dial(struct upstreams *us, struct origin *o)
 	struct upstream *u = must_calloc(1, sizeof(*u));
 
 	u->w = us->w;
+	u->all = us;
 	u->origin = o;
-	u->half.ops = &half_ops;
+	u->half.ops = &upstream_h1_ops;
 	u->since_us = clock_mono_us();
 	u->dial_id = handle_new(&us->w->handles, u);
 	if (us->w->dialer == NULL || !ipc_send2(us->w->dialer, MSG_DIAL, us->w->generation, u->dial_id, &m, sizeof(m), o->host.text, o->host.len, NULL, 0)) {
@@ -226,11 +211,105 @@ static bool dial(struct upstreams *us, struct origin *o)
 	return true;
 }
 
+static size_t dials_wanted(const struct origin *o)
+{
+	size_t n = (o->wait_n + STREAMS_TYPICAL - 1) / STREAMS_TYPICAL, room;
+
+	switch (o->speaks) {
+	case SPEAKS_H1:
+		return o->wait_n;
+	case SPEAKS_H2:
+		room = o->h2_n < LIMIT_H2_PER_ORIGIN ? LIMIT_H2_PER_ORIGIN - o->h2_n : 0;
+		return n < room ? n : room;
+	default:
+		return o->wait_n < UNKNOWN_DIALS ? o->wait_n : UNKNOWN_DIALS;
+	}
+}
+
+static void dial_for_waiting(struct upstreams *us, struct origin *o)
+{
+	while (o->dials < dials_wanted(o)) {
+		if (!dial(us, o)) {
+			fail_hopeless(o, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects is down");
+			return;
+		}
+	}
+}
+
+static struct upstream *h2_with_room(const struct origin *o)
+{
+	struct upstream *u = o->h1_only ? NULL : o->h2;
+
+	while (u != NULL && !upstream_h2_may_open(u))
+		u = u->next;
+	return u;
+}
+
+/* Connected, and verified: it may carry requests. */
+static void ready(struct upstream *u)
+{
+	struct origin *o = u->origin;
+	const unsigned char *alpn = NULL;
+	unsigned n = 0;
+
+	o->dials--;
+	if (u->c.ssl != NULL)
+		SSL_get0_alpn_selected(u->c.ssl, &alpn, &n);
+	u->facts.version = n == 2 && memcmp(alpn, "h2", 2) == 0 ? HTTP_V_2 : HTTP_V_1_1;
+	if (u->facts.version == HTTP_V_1_1) {
+		o->speaks = SPEAKS_H1;
+		upstream_free_again(u, false);
+		dial_for_waiting(u->all, o);
+		return;
+	}
+	if (o->h1_only) { /* made before it said so */
+		conn_close(&u->c);
+		dial_for_waiting(u->all, o);
+		return;
+	}
+	o->speaks = SPEAKS_H2;
+	if (o->wait == NULL && h2_with_room(o) != NULL) {
+		conn_close(&u->c); /* made while nobody knew that one is enough */
+		return;
+	}
+	u->next = o->h2;
+	o->h2 = u;
+	o->h2_n++;
+	u->state = UP_H2;
+	upstream_h2_start(u);
+	dial_for_waiting(u->all, o);
+}
+
+void upstream_h1_required(struct upstream *u)
+{
+	u->origin->h1_only = true;
+	u->origin->speaks = SPEAKS_H1;
+}
+
+void upstream_h2_over(struct upstream *u)
+{
+	struct origin *o = u->origin;
+
+	for (struct upstream **p = &o->h2; *p != NULL; p = &(*p)->next) {
+		if (*p != u)
+			continue;
+		*p = u->next;
+		o->h2_n--;
+		break;
+	}
+	dial_for_waiting(u->all, o);
+}
+
 void upstreams_acquire(struct upstreams *us, struct exchange *x, const struct upstream_want *want)
 {
 	struct origin *o = origin_of(us, want);
+	struct upstream *h2 = h2_with_room(o);
 	struct waiting *wt;
 
+	if (h2 != NULL) {
+		upstream_h2_give(h2, x);
+		return;
+	}
 	while (!want->fresh && o->idle != NULL) {
 		struct upstream *u = o->idle;
 
@@ -239,19 +318,17 @@ void upstreams_acquire(struct upstreams *us, struct exchange *x, const struct up
 			conn_close(&u->c);
 			continue;
 		}
-		give(u, x, true);
+		upstream_h1_give(u, x, true);
 		return;
 	}
 	wt = must_malloc(sizeof(*wt));
 	wt->x = x;
+	wt->since_ms = loop_now_ms(us->w->loop);
 	wt->next = NULL;
 	*o->wait_tail = wt;
 	o->wait_tail = &wt->next;
 	o->wait_n++;
-	if (!dial(us, o)) {
-		upstreams_cancel(us, x);
-		exchange_upstream_failed(x, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects is down");
-	}
+	dial_for_waiting(us, o);
 }
 
 void upstreams_cancel(struct upstreams *us, struct exchange *x)
@@ -341,6 +418,8 @@ void upstreams_dialed(struct upstreams *us, const struct ipc_msg *m, int *fd_tak
 		connect_failed(u, REFUSAL_UPSTREAM_TLS, why);
 		return;
 	}
+	if (u->origin->h1_only)
+		tls_h1_only(ssl);
 	if (u->origin->session != NULL) {
 		SSL_set_session(ssl, u->origin->session);
 		SSL_SESSION_free(u->origin->session);
@@ -363,8 +442,7 @@ void upstreams_dialer_lost(struct upstreams *us)
 	}
 	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
 		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next)
-			while (o->wait_n > o->dials)
-				exchange_upstream_failed(next_waiting(o), REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects went down");
+			fail_hopeless(o, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects went down");
 }
 
 static void free_conn(struct conn *c)
@@ -373,250 +451,32 @@ static void free_conn(struct conn *c)
 	free(c);
 }
 
-static const char *lost_cause(const struct upstream *u)
-{
-	if (u->head_done)
-		return "the upstream closed the connection in the middle of the response";
-	return u->half.reused ? "the upstream closed the idle connection as it was used" : "the upstream closed the connection before it answered";
-}
-
-static void lost(struct upstream *u, enum refusal_code code, const char *cause)
-{
-	struct exchange *x = u->half.x;
-
-	u->half.x = NULL;
-	u->half.answered = buf_len(&u->c.in) > 0;
-	u->c.failed = true;
-	conn_close(&u->c);
-	if (x != NULL)
-		exchange_upstream_lost(x, code, cause);
-}
-
-static void response_done(struct upstream *u)
-{
-	struct exchange *x = u->half.x;
-	/* more octets than the response has: the next response cannot be told from them */
-	bool reusable = u->resp_keep && u->request_done && buf_len(&u->c.in) == 0 && !u->c.eof;
-
-	u->in_body = false;
-	if (buf_len(&u->trailer) > 0) {
-		struct http_fields *fields = arena_alloc(&x->arena, sizeof(*fields));
-		struct http_fault f;
-
-		exchange_scrub_head(x, buf_data(&u->trailer), buf_len(&u->trailer));
-		if (!h1_parse_trailer(buf_data(&u->trailer), buf_len(&u->trailer), &h1_limits_default, fields, &f)) {
-			lost(u, REFUSAL_UPSTREAM_PROTOCOL, f.reason);
-			return;
-		}
-		exchange_response_end(x, reusable, fields);
-		buf_fini_secret(&u->trailer); /* the fields borrow from it */
-		return;
-	}
-	exchange_response_end(x, reusable, NULL);
-}
-
-/* True: go on; false: wait, or it is over. */
-static bool read_head(struct upstream *u)
-{
-	struct http_fault f;
-	struct http_response r;
-	struct exchange *x = u->half.x;
-	struct str method = x->req.method;
-	uint8_t *head;
-	long n = h1_head_end(buf_data(&u->c.in), buf_len(&u->c.in), &u->scan, &h1_limits_default, &f);
-
-	if (n == 0)
-		return false;
-	if (n < 0) {
-		lost(u, REFUSAL_UPSTREAM_PROTOCOL, f.reason);
-		return false;
-	}
-	u->scan = 0;
-	u->head_ms = 0;
-	head = arena_alloc(&x->arena, (size_t)n);
-	memcpy(head, buf_data(&u->c.in), (size_t)n);
-	buf_drop(&u->c.in, (size_t)n);
-	exchange_scrub_head(x, head, (size_t)n);
-	if (!h1_parse_response(head, (size_t)n, &h1_limits_default, &x->arena, method, &r, &f)) {
-		lost(u, REFUSAL_UPSTREAM_PROTOCOL, f.reason);
-		return false;
-	}
-	if (r.status >= 200) {
-		u->head_done = true;
-		u->resp_keep = r.keep_alive && r.framing != HTTP_BODY_CLOSE;
-		u->in_body = r.framing != HTTP_BODY_NONE;
-		h1_body_init(&u->body, r.framing, r.content_length);
-		u->body.response = true;
-		buf_fini_secret(&u->trailer);
-		u->body.trailer = x->req.te_trailers ? &u->trailer : NULL; /* I14: else dropped */
-	}
-	exchange_response_head(x, &r);
-	if (u->half.x != x)
-		return false; /* refused meanwhile */
-	if (u->head_done && !u->in_body) {
-		response_done(u);
-		return false;
-	}
-	if (u->head_done && u->body.framing == HTTP_BODY_LENGTH && r.content_length == 0) {
-		response_done(u);
-		return false;
-	}
-	return true;
-}
-
-static bool read_body(struct upstream *u)
-{
-	struct http_fault f;
-	const uint8_t *data;
-	size_t len;
-
-	while (buf_len(&u->c.in) > 0 && !u->body.done) {
-		long n;
-
-		if (exchange_response_full(u->half.x)) {
-			u->c.paused = true;
-			return false;
-		}
-		n = h1_body_feed(&u->body, buf_data(&u->c.in), buf_len(&u->c.in), &data, &len, &f);
-		if (n < 0) {
-			lost(u, REFUSAL_UPSTREAM_PROTOCOL, f.reason);
-			return false;
-		}
-		if (len > 0)
-			exchange_response_data(u->half.x, (uint8_t *)(uintptr_t)data, len); /* it lies in our own input queue */
-		if (u->half.x == NULL)
-			return false;
-		buf_drop(&u->c.in, (size_t)n);
-		if (n == 0 && len == 0)
-			break;
-	}
-	if (u->body.done) {
-		response_done(u);
-		return false;
-	}
-	return true;
-}
-
 static void process(struct conn *c)
 {
 	struct upstream *u = (struct upstream *)c;
 
 	if (c->closed)
 		return;
-	if (u->state == UP_HANDSHAKE) {
+	switch (u->state) {
+	case UP_HANDSHAKE:
 		handshake(u);
-		return;
-	}
-	for (;;) {
-		uint64_t before = c->bytes_in;
-		size_t had = buf_len(&c->in);
-
+		break;
+	case UP_IDLE:
 		conn_fill(c);
-		if (u->state == UP_IDLE) {
-			/* nothing may come here but the end, and TLS housekeeping */
-			if (c->eof || c->failed || buf_len(&c->in) > 0 || c->rdhup) {
-				unlink_idle(u);
-				conn_close(c);
-			}
-			return;
+		/* nothing may come here but the end, and TLS housekeeping */
+		if (c->eof || c->failed || buf_len(&c->in) > 0 || c->rdhup) {
+			unlink_idle(u);
+			conn_close(c);
 		}
-		if (u->state != UP_BUSY || u->half.x == NULL)
-			return;
-		while (u->state == UP_BUSY && u->half.x != NULL && !c->closed) {
-			if (!u->head_done ? !read_head(u) : !read_body(u))
-				break;
-			if (u->head_done && buf_len(&c->in) == 0)
-				break;
-		}
-		if (c->closed || u->state != UP_BUSY || u->half.x == NULL)
-			return;
-		if (c->paused || c->eof || c->failed)
-			break;
-		/* edge-triggered: stop only when the socket is drained, or nothing moved */
-		if (!c->more)
-			break;
-		if (c->bytes_in == before && buf_len(&c->in) == had)
-			break;
-	}
-	if (c->failed || (c->eof && !c->paused)) { /* failed: a write may be all that ever notices it */
-		if (u->head_done && u->in_body && c->eof_clean && h1_body_eof(&u->body)) {
-			u->resp_keep = false;
-			response_done(u);
-			return;
-		}
-		lost(u, REFUSAL_UPSTREAM_PROTOCOL, lost_cause(u));
-		return;
-	}
-	/* the request's writer may go on */
-	if (u->half.x != NULL && buf_len(&c->out) <= CONN_OUT_LOW)
-		exchange_upstream_drained(u->half.x);
-}
-
-/* The half's side of the interface. */
-static struct upstream *of(struct upstream_half *h) { return (struct upstream *)((char *)h - offsetof(struct upstream, half)); }
-
-static void half_head(struct upstream_half *h, const struct http_request *r, struct str host, struct str target, enum http_framing framing, uint64_t length)
-{
-	struct upstream *u = of(h);
-
-	u->req_framing = framing;
-	h1_write_request(&u->c.out, r, host, target, framing, length);
-	conn_flush_later(&u->c);
-}
-
-static void half_data(struct upstream_half *h, const uint8_t *p, size_t n)
-{
-	struct upstream *u = of(h);
-	char line[20];
-
-	if (n == 0)
-		return;
-	if (u->req_framing == HTTP_BODY_CHUNKED)
-		buf_add(&u->c.out, line, h1_chunk_line(line, n));
-	buf_add(&u->c.out, p, n);
-	if (u->req_framing == HTTP_BODY_CHUNKED)
-		buf_addz(&u->c.out, "\r\n");
-	conn_flush_later(&u->c);
-}
-
-static void half_end(struct upstream_half *h)
-{
-	struct upstream *u = of(h);
-
-	u->request_done = true;
-	if (u->req_framing == HTTP_BODY_CHUNKED)
-		h1_write_last_chunk(&u->c.out, NULL);
-	conn_flush_later(&u->c);
-}
-
-static bool half_full(struct upstream_half *h) { return conn_full(&of(h)->c, worker_out_high(of(h)->w)); }
-
-static void half_resume(struct upstream_half *h)
-{
-	struct upstream *u = of(h);
-
-	if (u->c.paused) {
-		u->c.paused = false;
-		conn_kick(&u->c);
+		break;
+	case UP_H2:
+		upstream_h2(u);
+		break;
+	default:
+		upstream_h1(u);
+		break;
 	}
 }
-
-static void half_leave(struct upstream_half *h, bool reusable)
-{
-	struct upstream *u = of(h);
-
-	if (u->c.closed)
-		return;
-	if (reusable && !u->c.eof && !u->c.failed && buf_len(&u->c.out) == 0 && !u->head_done) {
-		to_pool(u, u->half.reused); /* untouched: a credential expired meanwhile */
-	} else if (reusable && !u->c.eof && !u->c.failed && buf_len(&u->c.out) == 0) {
-		to_pool(u, true);
-	} else {
-		conn_abort(&u->c);
-	}
-}
-
-static const struct upstream_half_ops half_ops = { half_head, half_data, half_end, half_full, half_resume, half_leave };
 
 void upstreams_sweep(struct upstreams *us)
 {
@@ -632,12 +492,14 @@ void upstreams_sweep(struct upstreams *us)
 			conn_close(c);
 		} else if (u->state == UP_HANDSHAKE && now - u->since_ms > LIMIT_HANDSHAKE_MS) {
 			connect_failed(u, REFUSAL_UPSTREAM_TIMEOUT, "the upstream did not finish the TLS handshake in time");
-		} else if (u->state == UP_BUSY && !u->head_done && u->head_ms != 0 && now - u->head_ms > LIMIT_HEAD_MS) {
-			lost(u, REFUSAL_UPSTREAM_TIMEOUT, "the upstream did not finish its response head in time"); /* K15 */
-		} else if (u->state == UP_BUSY && !c->paused && now - c->active_ms > exchange_idle_ms(u->half.x, LIMIT_IDLE_MS)) {
-			lost(u, REFUSAL_UPSTREAM_TIMEOUT, "the upstream sent nothing for too long");
-		} else if (u->state == UP_BUSY && !u->head_done && u->head_ms == 0 && buf_len(&c->in) > 0) {
-			u->head_ms = now;
+		} else if (u->state == UP_BUSY) {
+			upstream_h1_sweep(u, now);
+		} else if (u->state == UP_H2) {
+			upstream_h2_sweep(u, now);
 		}
 	}
+	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
+		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next)
+			while (o->wait != NULL && o->dials == 0 && now - o->wait->since_ms > LIMIT_WAIT_MS)
+				exchange_upstream_failed(next_waiting(o), REFUSAL_UPSTREAM_TIMEOUT, "the upstream's connections take no more requests");
 }

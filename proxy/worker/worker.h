@@ -6,7 +6,7 @@
  * message; it opens, makes and connects nothing (see common/sys/syscalls.def). What a broken worker yields is written in
  * docs/THREATS.md.
  *
- *   worker.c  links, listeners, the sweep     client.c  one connection from the sandbox    upstream.c  origins and pool
+ *   worker.c  links, listeners, the sweep     client*.c one connection from the sandbox    upstream*.c origins, connections
  *   tls.c     contexts, leaves, verification  creds.c   values in use, scrub set           reporter.c  records, slots
  *   names.c   DNS inside, synthetic addresses
  */
@@ -28,6 +28,8 @@
 #define LIMIT_IDLE_MS 600000        /* between requests, or without an octet either way within one */
 #define LIMIT_POOL_IDLE_MS 55000
 #define LIMIT_POOL_PER_ORIGIN 256
+#define LIMIT_H2_PER_ORIGIN 32      /* connections */
+#define LIMIT_WAIT_MS 30000         /* for a stream, when all connections of an origin are full */
 #define LIMIT_LINGER_MS 2000        /* after a refusal: how long what still comes is thrown away */
 #define LIMIT_LINGER_BYTES (1024 * 1024)
 #define LIMIT_LEAVES 2048
@@ -115,6 +117,7 @@ void tls_ca_lost(struct tls *t);
 SSL *tls_server(struct tls *t, void *client);
 /* The destination's own anchors or the public ones. NULL: *cause says why. */
 SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *host, void *origin, const char **cause);
+void tls_h1_only(SSL *ssl); /* before the handshake: HTTP/2 is not offered */
 const char *tls_verify_cause(SSL *ssl);
 void tls_peer_facts(SSL *ssl, struct upstream_facts *f);
 

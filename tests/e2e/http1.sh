@@ -69,7 +69,7 @@ write_policy
 sed -i 's|POST /v1/post|POST /v1/**\n      - PUT /v1/**|' "$WORK/policy.yaml"
 head -c 300000 /dev/zero >"$WORK/up.bin"
 cat >"$WORK/all.sh" <<'S'
-c() { curl -sS -m 30 "$@"; echo; }
+c() { curl --http1.1 -sS -m 30 "$@"; echo; }
 echo "== hints"; c https://api.test/v1/hints https://api.test/v1/hints2 -w '%{http_code}\n'
 echo "== ask-yes"; c --expect100-timeout 25 -H 'Expect: 100-continue' -T up.bin https://api.test/v1/ask-yes -w '%{http_code} %{size_upload}\n'
 echo "== ask-no"; c --expect100-timeout 25 -H 'Expect: 100-continue' -T up.bin https://api.test/v1/ask-no -w '%{http_code} %{size_upload}\n'
@@ -79,7 +79,7 @@ echo "== trailers"; c --raw -H 'TE: trailers' https://api.test/v1/trailers1
 echo "== no-trailers"; c --raw https://api.test/v1/trailers2
 echo "== rpc"; c -i -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":41,"method":"m"}' https://api.test/v1/hidden/mcp
 echo "== rpc-refused-host"; c -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":"x","method":"m"}' https://other.test/mcp
-echo "== rpc-keeps"; curl -sS -m 30 -o /dev/null -o /dev/null -w '%{http_code} %{num_connects}\n' -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"m"}' https://api.test/v1/hidden/mcp https://api.test/v1/hidden/mcp2
+echo "== rpc-keeps"; curl --http1.1 -sS -m 30 -o /dev/null -o /dev/null -w '%{http_code} %{num_connects}\n' -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"m"}' https://api.test/v1/hidden/mcp https://api.test/v1/hidden/mcp2
 echo "== graphql"; c -H 'Content-Type: application/json' -d '{"query":"{ a }"}' https://api.test/v1/hidden/graphql
 echo "== override"; c -d x 'https://api.test/v1/x?a=b&%5Fmethod=DELETE'
 echo "== no-override"; c -d x 'https://api.test/v1/x?a_method=DELETE&b=_method'
@@ -123,7 +123,7 @@ has "a push in vain is refused at info/refs, readably" "$T/out" "allows fetching
 sed -i 's|^    inject:|    limits: { request_body: 1000B, response_body: 1000B, head: 2s, idle: 3s }\n    inject:|; s|POST /v1/x|POST /v1/**|' "$WORK/policy.yaml"
 head -c 1001 /dev/zero >"$WORK/over"; head -c 1000 /dev/zero >"$WORK/just"
 cat >"$WORK/limits.sh" <<'S'
-c() { curl -sS -m 30 -o body -w '%{http_code} %{exitcode}' "$@"; echo " $(head -c 300 body | tr -d '\n\0')"; rm -f body; }
+c() { curl --http1.1 -sS -m 30 -o body -w '%{http_code} %{exitcode}' "$@"; echo " $(head -c 300 body | tr -d '\n\0')"; rm -f body; }
 echo "just $(c -T just https://api.test/v1/just)"
 echo "over $(c -T over https://api.test/v1/over)"
 echo "chunked $(c -H 'Transfer-Encoding: chunked' -T over https://api.test/v1/over-chunked)"

@@ -39,7 +39,7 @@ check_done() { exit $FAILED; }
 
 free_port() { python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])'; }
 
-make_pki() { # upca.pem, up.pem/up.key for api.test, git.test
+make_pki() { # [more names, as in subjectAltName]: upca.pem, up.pem/up.key for api.test, git.test and those
 	(
 		cd "$T" || exit 1
 		openssl ecparam -name prime256v1 -genkey -noout -out upca.key
@@ -47,7 +47,7 @@ make_pki() { # upca.pem, up.pem/up.key for api.test, git.test
 			-addext keyUsage=critical,keyCertSign -out upca.pem
 		openssl ecparam -name prime256v1 -genkey -noout -out up.key
 		openssl req -new -key up.key -subj "/CN=api.test" -out up.csr
-		printf 'subjectAltName=DNS:api.test,DNS:git.test,DNS:slow.test\nextendedKeyUsage=serverAuth\nbasicConstraints=critical,CA:FALSE\n' >up.ext
+		printf 'subjectAltName=DNS:api.test,DNS:git.test%s,DNS:slow.test\nextendedKeyUsage=serverAuth\nbasicConstraints=critical,CA:FALSE\n' "${1:+,$1}" >up.ext
 		openssl x509 -req -in up.csr -CA upca.pem -CAkey upca.key -CAcreateserial -days 30 -sha256 -extfile up.ext -out up.pem
 	) >"$T/pki.log" 2>&1
 	cp "$T/upca.pem" "$WORK/upca.pem"

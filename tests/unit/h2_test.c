@@ -779,26 +779,89 @@ static void c25_cancel(void **state)
 	stop();
 }
 
-/* A response before the request's end: RST_STREAM(NO_ERROR) behind it (RFC 9113 8.1; A14). */
-static void early_response(void **state)
+static void answer_early(struct h2_stream *st)
 {
 	static struct http_response res = { .status = 403, .has_length = true };
 
+	h2_send_response(st, &res, HTTP_BODY_LENGTH, 2, false, false);
+	h2_send_data(st, (const uint8_t *)"no", 2);
+	h2_send_end(st);
+	h2_leave(st);
+}
+
+/* A response before the request's end: what still comes is taken for a while, then RST_STREAM(NO_ERROR) (RFC 9113 8.1; A14). */
+static void early_response(void **state)
+{
+	static uint8_t chunk[16384];
+
 	(void)state;
 	start();
-	headers(&in, 1, POST_, false);
+	for (uint32_t id = 1; id <= 5; id += 2)
+		headers(&in, id, POST_, false);
 	frame(&in, F_DATA, 0, 1, "abc", 3);
 	feed(&S, &in);
-	h2_send_response(S.st[0], &res, HTTP_BODY_LENGTH, 2, false, false);
-	h2_send_data(S.st[0], (const uint8_t *)"no", 2);
-	h2_send_end(S.st[0]);
-	h2_leave(S.st[0]);
+	for (unsigned i = 0; i < 3; i++)
+		answer_early(S.st[i]);
 	feed(&S, &in);
-	HAS(&S.frames, "HEADERS 1 :status=403 content-length=2\nDATA 1 2 end\nRST 1 0\n");
-	assert_int_equal(h2_streams(S.h), 0);
+	HAS(&S.frames, "HEADERS 1 :status=403 content-length=2\n");
+	HAS(&S.frames, "DATA 1 2 end\n");
+	HAS_NOT(&S.frames, "RST");
 	frame(&in, F_DATA, END_STREAM, 1, "def", 3);
 	feed(&S, &in);
+	assert_int_equal(h2_streams(S.h), 2);
+	/* 3 sends on, and gets room for it; up to a limit */
+	for (int i = 0; i < 64; i++) {
+		frame(&in, F_DATA, 0, 3, chunk, sizeof(chunk));
+		feed(&S, &in);
+	}
+	HAS(&S.frames, "WINDOW 3 ");
+	HAS_NOT(&S.frames, "RST");
+	frame(&in, F_DATA, 0, 3, chunk, sizeof(chunk));
+	feed(&S, &in);
+	HAS(&S.frames, "RST 3 0\n");
+	/* 5 says nothing: not for ever */
+	h2_reap(S.h, S.now + 1000);
+	feed(&S, &in);
+	HAS_NOT(&S.frames, "RST 5");
+	h2_reap(S.h, S.now + 2000);
+	feed(&S, &in);
+	HAS(&S.frames, "RST 5 0\n");
+	assert_int_equal(h2_streams(S.h), 0);
+	frame(&in, F_DATA, END_STREAM, 5, "def", 3);
+	feed(&S, &in);
 	HAS_NOT(&S.frames, "GOAWAY");
+	stop();
+}
+
+/* An answer that breaks off: what was said of it arrives, and then that it is no whole. */
+static void abort_behind_queue(void **state)
+{
+	static struct http_response res = { .status = 200 };
+
+	(void)state;
+	start();
+	setting(&in, 4, 3);
+	for (uint32_t id = 1; id <= 5; id += 2)
+		headers(&in, id, GET_, true);
+	feed(&S, &in);
+	for (unsigned i = 0; i < 3; i++)
+		h2_send_response(S.st[i], &res, HTTP_BODY_CHUNKED, 0, false, false);
+	h2_send_data(S.st[0], (const uint8_t *)"abcdef", 6);
+	h2_abort(S.st[0], H2_CANCEL); /* half of it waits for the window */
+	h2_abort(S.st[1], H2_CANCEL); /* nothing but the head */
+	feed(&S, &in);
+	HAS(&S.frames, "HEADERS 3 :status=200\n");
+	HAS(&S.frames, "RST 3 8\n");
+	HAS(&S.frames, "DATA 1 3\n");
+	HAS_NOT(&S.frames, "RST 1");
+	frame32(&in, F_WINDOW, 1, 100);
+	feed(&S, &in);
+	HAS(&S.frames, "DATA 1 3\nRST 1 8\n");
+	h2_abort(S.st[2], H2_INTERNAL_ERROR);
+	feed(&S, &in);
+	HAS(&S.frames, "RST 5 2\n");
+	HAS_NOT(&S.frames, "end");
+	assert_int_equal(h2_streams(S.h), 0);
 	stop();
 }
 
@@ -1007,6 +1070,7 @@ int main(void)
 		cmocka_unit_test(c23_hpack),
 		cmocka_unit_test(c25_cancel),
 		cmocka_unit_test(early_response),
+		cmocka_unit_test(abort_behind_queue),
 		cmocka_unit_test(windows),
 		cmocka_unit_test(backpressure),
 		cmocka_unit_test(d08_stalled),

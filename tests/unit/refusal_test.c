@@ -172,10 +172,34 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* gRPC: one head, status 200, the outcome in fields; the message is percent-encoded. */
+static void grpc(void **state)
+{
+	static const struct {
+		enum refusal_code code;
+		const char *status;
+	} rows[] = { { REFUSAL_POLICY_DENIED, "7" }, { REFUSAL_UPSTREAM_PROTOCOL, "14" }, { REFUSAL_AUDIT_UNAVAILABLE, "14" }, { REFUSAL_TOO_LARGE, "8" }, { REFUSAL_IDENTITY_MISMATCH, "3" } };
+	struct buf body = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct refusal r = { .code = rows[i].code, .reason = STR("100% no\r\nway"), .shape = REFUSAL_GRPC };
+
+		refusal_answer(&r, &arena, &res, &body);
+		assert_int_equal(res.status, 200);
+		assert_false(res.has_length);
+		assert_int_equal(buf_len(&body), 0);
+		field_is("content-type", "application/grpc");
+		field_is("grpc-status", rows[i].status);
+		assert_non_null(http_fields_find_name(&res.fields, STR("grpc-message")));
+		assert_true(str_ends(http_fields_find_name(&res.fields, STR("grpc-message"))->value, STR(": 100%25 no??way")));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(every_code), cmocka_unit_test(every_member), cmocka_unit_test(status_and_retry), cmocka_unit_test(J18_hostile_text),
-		cmocka_unit_test(git_two_lines) };
+		cmocka_unit_test(git_two_lines), cmocka_unit_test(grpc) };
 
 	return cmocka_run_group_tests_name("refusal", tests, NULL, teardown);
 }
