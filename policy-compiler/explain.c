@@ -79,6 +79,20 @@ static int read_url(struct story *s, const char *url, struct err *err)
 	return 0;
 }
 
+/* The i-th of a request's headers. */
+static bool header_at(const void *arg, unsigned i, struct str *name, struct str *value)
+{
+	const struct explain_request *r = arg;
+	const char *colon;
+
+	if (i >= r->header_n)
+		return false;
+	colon = strchr(r->headers[i], ':');
+	*name = str_mk(r->headers[i], colon ? (size_t)(colon - r->headers[i]) : 0);
+	*value = str_of(colon ? colon + 1 + strspn(colon + 1, " \t") : "");
+	return true;
+}
+
 /* --- both evaluators ----------------------------------------------------------------------------------------------- */
 
 static int by_table(struct story *s, struct err *err)
@@ -113,12 +127,23 @@ static int both(struct story *s, struct err *err)
 	if (by_table(s, err) < 0)
 		return -1;
 	ref_eval(s->p, &s->f, &ref);
-	if (s->d.verdict != ref.verdict || s->d.why != ref.why || !str_eq(s->d.rule, ref.rule) || !str_eq(s->d.source, ref.source))
+	if (s->d.verdict != ref.verdict || s->d.why != ref.why || s->d.need != ref.need || !str_eq(s->d.rule, ref.rule) || !str_eq(s->d.source, ref.source))
 		return err_set(err, EPROTO, "the table and the reference evaluator differ on this request (a fault of sallyport's own; the table says %s)", s->d.verdict == VERDICT_ALLOW ? "allow" : "deny");
 	return 0;
 }
 
 /* --- why not ------------------------------------------------------------------------------------------------------- */
+
+static const char *cond_text(unsigned failed)
+{
+	if (failed & COND_VALID)
+		return "its window of time (`valid`) is not open";
+	if (failed & COND_QUERY)
+		return "its query does not match";
+	if (failed & COND_HEADERS)
+		return "its headers do not match";
+	return failed & COND_REGEX ? "its regular expression does not match" : "its condition on content does not hold";
+}
 
 static void near_rules(struct story *s, const struct pol_dest *d)
 {
@@ -126,16 +151,21 @@ static void near_rules(struct story *s, const struct pol_dest *d)
 		const struct pol_rule *r = &d->rules[i];
 		bool method = ref_method(r, s->f.method), path = ref_path(r, s->f.path);
 		const char *why;
+		unsigned failed = 0;
 
 		if (r->deny || (!method && !path))
 			continue;
+		if (method && path)
+			ref_cond(r, &s->f, &failed);
 		if (d != s->dest) {
-			if (method && path)
+			if (method && path && failed == 0)
 				s->near[s->near_n++] = (struct near){ r, "it would allow this, but its destination is not the one that decides" };
 			continue;
 		}
-		if (method && path)
-			why = s->d.why == DECIDE_DENY_RULE ? "it would allow this, but the deny rule wins" : r->any ? "through ANY a request carries no content" : "a GET or HEAD carries no content";
+		if (method && path && failed != 0)
+			why = cond_text(failed);
+		else if (method && path)
+			why = s->d.why == DECIDE_DENY_RULE ? "it would allow this, but the deny rule wins" : s->d.why == DECIDE_LOOK ? "it depends on the content" : r->any ? "through ANY a request carries no content" : "a GET or HEAD carries no content";
 		else
 			why = path ? "its methods do not include" : "its path does not match";
 		s->near[s->near_n++] = (struct near){ r, why };
@@ -166,6 +196,8 @@ static const char *why_text(const struct story *s)
 		return "a deny rule matches";
 	case DECIDE_CONTENT:
 		return "the rule does not let the request carry content";
+	case DECIDE_LOOK:
+		return "it depends on the content (--data FILE)";
 	case DECIDE_ALLOWED:
 		return "an allow rule matches";
 	default:
@@ -284,6 +316,10 @@ int explain(struct policy *p, const struct explain_request *r, bool json, FILE *
 	}
 	s.f.method = str_of(r->method);
 	s.f.has_content = r->content;
+	s.f.content = r->held;
+	s.f.now_s = r->now_s;
+	s.f.field = header_at;
+	s.f.field_arg = r;
 	if (read_url(&s, r->url, err) < 0)
 		return 2;
 	if (s.malformed == NULL) {

@@ -153,7 +153,7 @@ static void check_equal_dests(struct load *l)
 struct named {
 	struct str id;
 	struct pol_place at;
-	bool dest, given;
+	bool dest, given, cond;
 	unsigned of; /* number of the destination */
 };
 
@@ -177,9 +177,9 @@ static void check_ids(struct load *l)
 	for (unsigned i = 0; i < p->dest_n; i++) {
 		const struct pol_dest *d = &p->dests[i];
 
-		all[n++] = (struct named){ d->id, d->at, true, d->id_given, i };
+		all[n++] = (struct named){ d->id, d->at, true, d->id_given, false, i };
 		for (unsigned k = 0; k < d->rule_n; k++)
-			all[n++] = (struct named){ d->rules[k].id, d->rules[k].at, false, d->rules[k].id_given, i };
+			all[n++] = (struct named){ d->rules[k].id, d->rules[k].at, false, d->rules[k].id_given, d->rules[k].cond != NULL, i };
 	}
 	qsort(all, n, sizeof(*all), by_id);
 	for (size_t i = 1; i < n; i++) {
@@ -189,6 +189,8 @@ static void check_ids(struct load *l)
 			continue;
 		if (x->given && y->given)
 			diag_error(l->d, y->at.line, y->at.col, "the id `%.*s` is given already, at line %u", DIAG_STR(y->id), x->at.line);
+		else if (!x->dest && !y->dest && x->of == y->of && (x->cond || y->cond))
+			diag_warning(l->d, y->at.line, y->at.col, "records would not tell this rule from that of line %u: give it an `id`", x->at.line);
 		else if (!x->dest && !y->dest && x->of == y->of)
 			diag_warning(l->d, y->at.line, y->at.col, "the same rule stands at line %u already", x->at.line);
 	}

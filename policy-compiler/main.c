@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sallyport-policy: the tools of the people who edit policies. Nothing here executes anything or reads a secret. */
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "explain.h"
+#include "load.h"
 #include "trust.h"
 
 enum { EXIT_GOOD = 0, EXIT_FOUND = 1, EXIT_USAGE = 2 };
@@ -13,7 +16,7 @@ static int usage(FILE *f)
 {
 	fprintf(f, "usage: sallyport policy check FILE...\n"
 		   "       sallyport policy compile [--trusted] [--state DIR] FILE -o TABLE\n"
-		   "       sallyport policy explain [--json] [--content] FILE METHOD URL\n"
+		   "       sallyport policy explain [--json] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
 		   "       sallyport trust [--check] [--state DIR] [FILE]\n");
 	return EXIT_USAGE;
 }
@@ -101,20 +104,43 @@ static int cmd_compile(int argc, char **argv)
 	return ret;
 }
 
+/* A file of at most BODY_HELD_MAX octets. 0 or -1 + err. */
+static int read_content(const char *file, struct buf *b, struct err *err)
+{
+	FILE *f = strcmp(file, "-") == 0 ? stdin : fopen(file, "re");
+	size_t k;
+
+	if (f == NULL)
+		return err_errno(err, file);
+	while (buf_len(b) <= BODY_HELD_MAX && (k = fread(buf_room(b, 8192), 1, 8192, f)) > 0)
+		buf_commit(b, k);
+	if (f != stdin)
+		fclose(f);
+	return buf_len(b) > BODY_HELD_MAX ? err_set(err, EFBIG, "%s: more content than a rule may look at", file) : 0;
+}
+
 static int cmd_explain(int argc, char **argv)
 {
-	static const struct option options[] = { { "json", 0, NULL, 'j' }, { "content", 0, NULL, 'c' }, { 0 } };
-	struct explain_request r = { 0 };
+	static const struct option options[] = { { "json", 0, NULL, 'j' }, { "content", 0, NULL, 'c' }, { "header", 1, NULL, 'H' }, { "data", 1, NULL, 'd' }, { "at", 1, NULL, 'a' }, { 0 } };
+	struct explain_request r = { .now_s = (uint64_t)time(NULL) };
 	bool json = false;
 	struct policy p;
 	struct err err = ERR_INIT;
-	int o, ret;
+	struct buf content = { 0 };
+	struct str held;
+	int o, ret = EXIT_USAGE;
 
-	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while ((o = getopt_long(argc, argv, "H:", options, NULL)) != -1) {
 		if (o == 'j')
 			json = true;
 		else if (o == 'c')
 			r.content = true;
+		else if (o == 'H' && strchr(optarg, ':') != NULL && r.header_n < EXPLAIN_HEADERS_MAX)
+			r.headers[r.header_n++] = optarg;
+		else if (o == 'a' && load_time(str_of(optarg), &r.now_s))
+			continue;
+		else if (o == 'd' && r.held == NULL)
+			r.held = &held, held = str_of(optarg);
 		else
 			return usage(stderr);
 	}
@@ -122,6 +148,14 @@ static int cmd_explain(int argc, char **argv)
 		return usage(stderr);
 	r.method = argv[optind + 1];
 	r.url = argv[optind + 2];
+	if (r.held != NULL) {
+		if (read_content(held.p, &content, &err) < 0) {
+			ret = fail(EXIT_USAGE, &err);
+			goto out;
+		}
+		held = buf_str(&content);
+		r.content = held.n > 0;
+	}
 	if (load(&p, argv[optind], NULL) < 0) {
 		ret = EXIT_FOUND;
 	} else {
@@ -130,6 +164,8 @@ static int cmd_explain(int argc, char **argv)
 			ret = fail(ret, &err);
 	}
 	policy_free(&p);
+out:
+	buf_fini(&content);
 	return ret;
 }
 
