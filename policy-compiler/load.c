@@ -173,6 +173,7 @@ static void check_ids(struct load *l)
 	const struct policy *p = l->p;
 	struct named *all = must_calloc(p->dest_n + p->rule_n + 1ul, sizeof(*all));
 	size_t n = 0;
+	bool quiet = l->d->errors > 0; /* what an error left out would only be noise */
 
 	for (unsigned i = 0; i < p->dest_n; i++) {
 		const struct pol_dest *d = &p->dests[i];
@@ -189,9 +190,9 @@ static void check_ids(struct load *l)
 			continue;
 		if (x->given && y->given)
 			diag_error(l->d, y->at.line, y->at.col, "the id `%.*s` is given already, at line %u", DIAG_STR(y->id), x->at.line);
-		else if (!x->dest && !y->dest && x->of == y->of && (x->cond || y->cond))
+		else if (!quiet && !x->dest && !y->dest && x->of == y->of && (x->cond || y->cond))
 			diag_warning(l->d, y->at.line, y->at.col, "records would not tell this rule from that of line %u: give it an `id`", x->at.line);
-		else if (!x->dest && !y->dest && x->of == y->of)
+		else if (!x->dest && !y->dest && x->of == y->of && !x->cond && !y->cond)
 			diag_warning(l->d, y->at.line, y->at.col, "the same rule stands at line %u already", x->at.line);
 	}
 	free(all);

@@ -122,7 +122,7 @@ static void on_mcp(void *arg, const struct schema_row *row, const struct schema_
 		ERROR_AT(b->l, v->node, "`arguments` are those of `tools`: name the tools");
 }
 
-static const struct schema_row jsonrpc_rows[] = { { "methods", SCHEMA_ANY, true, on_methods, "`jsonrpc` has `methods`", 0, 0 } };
+static const struct schema_row jsonrpc_rows[] = { { "methods", SCHEMA_ANY, true, on_methods, NULL, 0, 0 } };
 
 static void on_jsonrpc(void *arg, const struct schema_row *row, const struct schema_value *v)
 {

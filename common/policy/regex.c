@@ -11,7 +11,11 @@
 
 #define NEST_MAX 20
 #define COMPILED_MAX (64u << 10) /* octets: what {n,m} may blow up */
-#define WORKSPACE 8192           /* states of one match, in integers */
+/*
+ * Integers for the states of one match. The library compares each state with all before it, and repetition inside of
+ * repetition makes one more state with each octet: a larger workspace would not make long matches possible, but long.
+ */
+#define WORKSPACE 1024
 #define SLOW_STEPS 2000000
 
 struct entry {
@@ -91,6 +95,8 @@ static size_t quantifier_end(struct str s, size_t i)
 
 static const char *syntax(struct str s)
 {
+	unsigned open = 0;
+
 	for (size_t i = 0; i < s.n; i++)
 		if ((unsigned char)s.p[i] <= 0x20 || (unsigned char)s.p[i] >= 0x7f)
 			return "a path has no blanks, controls or letters beyond ASCII: they are percent-encoded";
@@ -108,24 +114,31 @@ static const char *syntax(struct str s)
 				return "of groups there are (...) and (?:...): no look-around, no recursion, no options";
 			if (i + 1 < s.n && s.p[i + 1] == '?')
 				i += 2;
+			open++;
+		} else if (s.p[i] == ')') { /* one that closes nothing would close the group that all of it is put into */
+			if (open-- == 0)
+				return "a ) without its (";
 		} else if (strchr("*+?{", s.p[i]) != NULL) {
 			i = quantifier_end(s, i);
 			if (i + 1 < s.n && (s.p[i + 1] == '+' || s.p[i + 1] == '?'))
 				return "no possessive and no lazy quantifiers: an expression matches or does not";
 		}
 	}
-	return NULL;
+	return open > 0 ? "a ( without its )" : NULL;
 }
 
+/* The end is anchored by \z: pcre2_dfa_match of 10.42 forgets PCRE2_ENDANCHORED of the compiled expression. */
 static pcre2_code *compile(struct str s, bool fold, int *error)
 {
 	pcre2_compile_context *c = pcre2_compile_context_create(NULL);
-	size_t size = 0, offset;
+	char text[REGEX_SOURCE_MAX + 8];
+	size_t size = 0, offset, n;
 	pcre2_code *code;
 
-	MUST(c != NULL);
+	MUST(c != NULL && s.n <= REGEX_SOURCE_MAX);
+	n = (size_t)snprintf(text, sizeof(text), "(?:%.*s)\\z", (int)s.n, s.p);
 	pcre2_set_parens_nest_limit(c, NEST_MAX);
-	code = pcre2_compile((PCRE2_SPTR)s.p, s.n, PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_DOLLAR_ENDONLY | PCRE2_DOTALL | PCRE2_NO_AUTO_CAPTURE | PCRE2_NEVER_UTF | PCRE2_NEVER_BACKSLASH_C | (fold ? PCRE2_CASELESS : 0),
+	code = pcre2_compile((PCRE2_SPTR)text, n, PCRE2_ANCHORED | PCRE2_DOLLAR_ENDONLY | PCRE2_DOTALL | PCRE2_NO_AUTO_CAPTURE | PCRE2_NEVER_UTF | PCRE2_NEVER_BACKSLASH_C | (fold ? PCRE2_CASELESS : 0),
 		error, &offset, c);
 	pcre2_compile_context_free(c);
 	if (code != NULL && (pcre2_pattern_info(code, PCRE2_INFO_SIZE, &size) != 0 || size > COMPILED_MAX)) {
@@ -202,7 +215,7 @@ enum regex_result regex_match(struct regexes *rs, struct str source, bool fold, 
 {
 	const struct entry *e;
 
-	if (source.n == 0 || source.n > REGEX_SOURCE_MAX)
+	if (source.n == 0 || source.n > REGEX_SOURCE_MAX || subject.n > REGEX_SUBJECT_MAX)
 		return REGEX_LIMIT;
 	e = compiled(rs, source, fold);
 	if (e->code == NULL)

@@ -10,6 +10,7 @@
 #include "../base/str.h"
 
 #define REGEX_SOURCE_MAX 1024
+#define REGEX_SUBJECT_MAX 4096
 
 struct regexes; /* compiled ones of one table */
 struct regexes *regexes_new(void);

@@ -834,7 +834,7 @@ static bool timed_out(struct exchange *x)
 	uint64_t now = loop_now_ms(x->loop);
 	const char *which = NULL;
 
-	if (!x->has_dest || x->finished || x->client == NULL || (x->state != X_SENDING && x->state != X_UPSTREAM && x->state != X_SECRETS))
+	if (!x->has_dest || x->finished || x->client == NULL || (x->state != X_SENDING && x->state != X_UPSTREAM && x->state != X_SECRETS && x->state != X_HOLDING))
 		return false;
 	if (lim->total_ms != 0 && now - x->begun_ms > lim->total_ms)
 		which = "total";

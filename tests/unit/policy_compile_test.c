@@ -406,7 +406,7 @@ static void consent(void **state)
 
 static int explains(struct policy *p, const char *method, const char *url, bool json, char out[4096])
 {
-	struct explain_request r = { method, url, false };
+	struct explain_request r = { .method = method, .url = url };
 	struct err err = ERR_INIT;
 	FILE *f = fmemopen(out, 4096, "w");
 	int ret;
