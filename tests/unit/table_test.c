@@ -132,7 +132,7 @@ static void accessors(void **state)
 	assert_true(dest_inject(&d, 1, &in) && in.kind == INJECT_BASIC && str_eq(in.username, STR("me")) && in.env.n == 0);
 	assert_false(dest_inject(&d, 2, &in));
 	assert_true(d.limits.request_body == 1u << 30 && d.limits.response_body == 0 && d.limits.idle_ms == 1200000 && d.limits.head_ms == 0 && d.limits.total_ms == 0);
-	assert_true(table_dest_at(t, d.index, &e) && e.value == d.value && !table_dest_at(t, 11, &e));
+	assert_true(table_dest_at(t, d.index, &e) && e.value == d.value && !table_dest_at(t, 12, &e));
 	assert_int_equal(table_secret_count(t), 2);
 	assert_true(table_secret(t, 0, &s) && s.source == SECRET_SOURCE_ENV && str_eq(s.arg, STR("ONE")) && s.index == 0);
 	assert_true(table_secret(t, 1, &s) && s.source == SECRET_SOURCE_FILE && str_eq(s.arg, STR("/etc/two")) && !table_secret(t, 2, &s));
