@@ -85,6 +85,12 @@ static void on_destinations(void *arg, const struct schema_row *row, const struc
 		load_destination(arg, v->items[i]);
 }
 
+static void on_tests(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	load_tests(arg, v->node);
+}
+
 static void on_sandbox(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
@@ -99,9 +105,9 @@ static const struct schema_row top_rows[] = {
 	{ "limits", SCHEMA_MAP, false, on_limits, NULL, 0, 0 },
 	{ "secrets", SCHEMA_MAP, false, on_secrets, NULL, 0, 0 },
 	{ "destinations", SCHEMA_LIST, false, on_destinations, NULL, 0, 0 },
+	{ "tests", SCHEMA_LIST, false, on_tests, NULL, 0, 0 },
 	{ "sandbox", SCHEMA_MAP, false, on_sandbox, NULL, 0, 0 },
 	{ "extends", SCHEMA_LATER, false, NULL, "policies that build on others", 0, 0 },
-	{ "tests", SCHEMA_LATER, false, NULL, "tests in the policy", 0, 0 },
 	{ "mode", SCHEMA_LATER, false, NULL, "observing", 0, 0 },
 	{ "until", SCHEMA_LATER, false, NULL, "observing", 0, 0 },
 	{ "vars", SCHEMA_LATER, false, NULL, "variables", 0, 0 },

@@ -42,5 +42,6 @@ bool load_values(struct load *l, const struct yaml_node *map, const char *what, 
 bool load_time(struct str s, uint64_t *seconds);
 void load_injects(struct load *l, const struct yaml_node *list, struct pol_dest *proto);
 void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d);
+void load_tests(struct load *l, const struct yaml_node *list); /* after secrets */
 void load_sandbox(struct load *l, const struct yaml_node *n);
 #endif

@@ -8,6 +8,8 @@
 
 #include "explain.h"
 #include "load.h"
+#include "log.h"
+#include "try.h"
 #include "trust.h"
 
 enum { EXIT_GOOD = 0, EXIT_FOUND = 1, EXIT_USAGE = 2 };
@@ -16,7 +18,10 @@ static int usage(FILE *f)
 {
 	fprintf(f, "usage: sallyport policy check FILE...\n"
 		   "       sallyport policy compile [--trusted] [--state DIR] FILE -o TABLE\n"
+		   "       sallyport policy test [--junit] FILE\n"
 		   "       sallyport policy explain [--json] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
+		   "       sallyport policy replay [--json] FILE LOG...\n"
+		   "       sallyport policy suggest LOG...\n"
 		   "       sallyport trust [--check] [--state DIR] [FILE]\n");
 	return EXIT_USAGE;
 }
@@ -76,6 +81,41 @@ static int trusted(const struct policy *p, const char *file, const char *state)
 	return EXIT_FOUND;
 }
 
+/* A policy that says other things than its own tests is not handed out. */
+static bool tests_pass(struct policy *p, const char *file)
+{
+	struct err err = ERR_INIT;
+	int failed = p->test_n ? try_policy(p, file, TRY_FAILURES, stderr, &err) : 0;
+
+	if (failed < 0)
+		fail(EXIT_FOUND, &err);
+	return failed == 0;
+}
+
+static int cmd_test(int argc, char **argv)
+{
+	static const struct option options[] = { { "junit", 0, NULL, 'j' }, { 0 } };
+	enum try_form form = TRY_TAP;
+	struct policy p;
+	struct err err = ERR_INIT;
+	int o, ret = EXIT_FOUND;
+
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o != 'j')
+			return usage(stderr);
+		form = TRY_JUNIT;
+	}
+	if (optind + 1 != argc)
+		return usage(stderr);
+	if (load(&p, argv[optind], NULL) == 0) {
+		int failed = try_policy(&p, argv[optind], form, stdout, &err);
+
+		ret = failed < 0 ? fail(3, &err) : failed > 0 ? EXIT_FOUND : EXIT_GOOD;
+	}
+	policy_free(&p);
+	return ret;
+}
+
 static int cmd_compile(int argc, char **argv)
 {
 	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { 0 } };
@@ -98,7 +138,7 @@ static int cmd_compile(int argc, char **argv)
 	if (out == NULL || out[0] == 0 || optind + 1 != argc)
 		return usage(stderr);
 	/* the same octets are digested, checked and compiled: nobody can change the file in between */
-	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD))
+	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && tests_pass(&p, argv[optind]))
 		ret = policy_write(&p, out, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
 	policy_free(&p);
 	return ret;
@@ -169,6 +209,39 @@ out:
 	return ret;
 }
 
+static int cmd_replay(int argc, char **argv)
+{
+	static const struct option options[] = { { "json", 0, NULL, 'j' }, { 0 } };
+	struct policy p;
+	struct err err = ERR_INIT;
+	bool json = false;
+	int o, ret = EXIT_FOUND;
+
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o != 'j')
+			return usage(stderr);
+		json = true;
+	}
+	if (optind + 2 > argc)
+		return usage(stderr);
+	if (load(&p, argv[optind], NULL) == 0) {
+		int changed = replay(&p, argv + optind + 1, argc - optind - 1, json, stdout, &err);
+
+		ret = changed < 0 ? fail(3, &err) : changed > 0 ? EXIT_FOUND : EXIT_GOOD;
+	}
+	policy_free(&p);
+	return ret;
+}
+
+static int cmd_suggest(int argc, char **argv)
+{
+	struct err err = ERR_INIT;
+
+	if (getopt_long(argc, argv, "", (const struct option[]){ { 0 } }, NULL) != -1 || optind == argc)
+		return usage(stderr);
+	return suggest(argv + optind, argc - optind, stdout, &err) < 0 ? fail(EXIT_FOUND, &err) : EXIT_GOOD;
+}
+
 static int cmd_trust(int argc, char **argv)
 {
 	static const struct option options[] = { { "state", 1, NULL, 's' }, { "check", 0, NULL, 'c' }, { 0 } };
@@ -211,7 +284,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*fn)(int, char **);
-	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "explain", cmd_explain }, { "trust", cmd_trust } };
+	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "trust", cmd_trust } };
 
 	if (argc < 2)
 		return usage(stderr);

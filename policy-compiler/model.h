@@ -85,6 +85,19 @@ struct pol_dest {
 	struct pol_inject *injects;
 	unsigned inject_n;
 };
+/* One entry of `tests`: what the policy must say of a request. */
+struct pol_test {
+	bool allow, inject_said;
+	struct str method, url;
+	struct pol_secret **inject; /* just these, in an allow */
+	unsigned inject_n;
+	struct str *header_names, *header_values;
+	unsigned header_n;
+	struct str content;
+	bool has_content;
+	uint64_t at_s; /* 0: now */
+	struct pol_place at;
+};
 struct pol_kv {
 	struct str key, value;
 };
@@ -97,6 +110,8 @@ struct policy {
 	unsigned secret_n;
 	struct pol_dest *dests; /* sorted by scheme, port, host text; one with the port written before one without */
 	unsigned dest_n, dest_cap, rule_n;
+	struct pol_test *tests;
+	unsigned test_n;
 	struct pol_kv *sandbox;
 	unsigned sandbox_n, sandbox_cap;
 	/* SHA-256 of the file alone, or, with others (tls.ca), over its digest and theirs in the order of their use. */
