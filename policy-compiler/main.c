@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "diff.h"
 #include "explain.h"
 #include "load.h"
 #include "log.h"
@@ -20,6 +21,7 @@ static int usage(FILE *f)
 		   "       sallyport policy compile [--trusted] [--state DIR] FILE -o TABLE\n"
 		   "       sallyport policy test [--junit] FILE\n"
 		   "       sallyport policy explain [--json] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
+		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW\n"
 		   "       sallyport policy replay [--json] FILE LOG...\n"
 		   "       sallyport policy suggest LOG...\n"
 		   "       sallyport trust [--check] [--state DIR] [FILE]\n");
@@ -209,6 +211,39 @@ out:
 	return ret;
 }
 
+static int cmd_diff(int argc, char **argv)
+{
+	static const struct option options[] = { { "json", 0, NULL, 'j' }, { "markdown", 0, NULL, 'm' }, { "fail-on", 1, NULL, 'f' }, { 0 } };
+	enum diff_form form = DIFF_TEXT;
+	bool fail_on_widen = false;
+	struct policy old = { 0 }, new = { 0 };
+	struct diff_result r;
+	struct err err = ERR_INIT;
+	int o, ret = EXIT_USAGE;
+
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o == 'j')
+			form = DIFF_JSON;
+		else if (o == 'm')
+			form = DIFF_MARKDOWN;
+		else if (o == 'f' && strcmp(optarg, "widen") == 0)
+			fail_on_widen = true;
+		else
+			return usage(stderr);
+	}
+	if (optind + 2 != argc)
+		return usage(stderr);
+	if (load(&old, argv[optind], NULL) == 0 && load(&new, argv[optind + 1], NULL) == 0) {
+		if (diff_policies(&old, &new, form, stdout, &r, &err) < 0)
+			ret = fail(3, &err);
+		else /* what was not walked may be wider too */
+			ret = fail_on_widen && (r.widened > 0 || r.cut) ? EXIT_FOUND : EXIT_GOOD;
+	}
+	policy_free(&old);
+	policy_free(&new);
+	return ret;
+}
+
 static int cmd_replay(int argc, char **argv)
 {
 	static const struct option options[] = { { "json", 0, NULL, 'j' }, { 0 } };
@@ -284,7 +319,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*fn)(int, char **);
-	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "trust", cmd_trust } };
+	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "trust", cmd_trust } };
 
 	if (argc < 2)
 		return usage(stderr);
