@@ -8,6 +8,7 @@
 
 #include "diff.h"
 #include "explain.h"
+#include "init.h"
 #include "load.h"
 #include "log.h"
 #include "try.h"
@@ -24,6 +25,7 @@ static int usage(FILE *f)
 		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW\n"
 		   "       sallyport policy replay [--json] FILE LOG...\n"
 		   "       sallyport policy suggest LOG...\n"
+		   "       sallyport init [-o FILE] PRESET | npm|pip|cargo|go|maven|apt [URL...]\n"
 		   "       sallyport trust [--check] [--state DIR] [FILE]\n");
 	return EXIT_USAGE;
 }
@@ -277,6 +279,36 @@ static int cmd_suggest(int argc, char **argv)
 	return suggest(argv + optind, argc - optind, stdout, &err) < 0 ? fail(EXIT_FOUND, &err) : EXIT_GOOD;
 }
 
+static int cmd_init(int argc, char **argv)
+{
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { 0 } };
+	const char *file = "sallyport.yaml";
+	struct buf text = { 0 };
+	struct err err = ERR_INIT;
+	int o, ret = EXIT_FOUND;
+
+	while ((o = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
+		if (o != 'o')
+			return usage(stderr);
+		file = optarg;
+	}
+	if (optind == argc)
+		return usage(stderr);
+	if (init_text(argv[optind], argv + optind + 1, argc - optind - 1, &text, &err) < 0) {
+		ret = fail(EXIT_FOUND, &err);
+	} else if (strcmp(file, "-") == 0) {
+		fwrite(buf_data(&text), 1, buf_len(&text), stdout);
+		ret = EXIT_GOOD;
+	} else if (init_write(file, &text, &err) < 0) {
+		ret = fail(EXIT_FOUND, &err);
+	} else {
+		fprintf(stderr, "sallyport: %s is written; read it, then: sallyport trust %s\n", file, file);
+		ret = EXIT_GOOD;
+	}
+	buf_fini(&text);
+	return ret;
+}
+
 static int cmd_trust(int argc, char **argv)
 {
 	static const struct option options[] = { { "state", 1, NULL, 's' }, { "check", 0, NULL, 'c' }, { 0 } };
@@ -319,7 +351,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*fn)(int, char **);
-	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "trust", cmd_trust } };
+	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "init", cmd_init }, { "trust", cmd_trust } };
 
 	if (argc < 2)
 		return usage(stderr);
