@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sallyport-policy: the tools of the people who edit policies. Nothing here executes anything or reads a secret. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "diff.h"
 #include "explain.h"
+#include "fmt.h"
 #include "init.h"
 #include "load.h"
 #include "log.h"
@@ -22,6 +27,7 @@ static int usage(FILE *f)
 		   "       sallyport policy compile [--trusted] [--state DIR] FILE -o TABLE\n"
 		   "       sallyport policy test [--junit] FILE\n"
 		   "       sallyport policy explain [--json] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
+		   "       sallyport policy fmt [--check | -w] FILE...\n"
 		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW\n"
 		   "       sallyport policy replay [--json] FILE LOG...\n"
 		   "       sallyport policy suggest LOG...\n"
@@ -148,19 +154,19 @@ static int cmd_compile(int argc, char **argv)
 	return ret;
 }
 
-/* A file of at most BODY_HELD_MAX octets. 0 or -1 + err. */
-static int read_content(const char *file, struct buf *b, struct err *err)
+/* A file of at most `max` octets. 0 or -1 + err. */
+static int read_file(const char *file, size_t max, struct buf *b, struct err *err)
 {
 	FILE *f = strcmp(file, "-") == 0 ? stdin : fopen(file, "re");
 	size_t k;
 
 	if (f == NULL)
 		return err_errno(err, file);
-	while (buf_len(b) <= BODY_HELD_MAX && (k = fread(buf_room(b, 8192), 1, 8192, f)) > 0)
+	while (buf_len(b) <= max && (k = fread(buf_room(b, 8192), 1, 8192, f)) > 0)
 		buf_commit(b, k);
 	if (f != stdin)
 		fclose(f);
-	return buf_len(b) > BODY_HELD_MAX ? err_set(err, EFBIG, "%s: more content than a rule may look at", file) : 0;
+	return buf_len(b) > max ? err_set(err, EFBIG, "%s: more than %zu octets", file, max) : 0;
 }
 
 static int cmd_explain(int argc, char **argv)
@@ -193,7 +199,7 @@ static int cmd_explain(int argc, char **argv)
 	r.method = argv[optind + 1];
 	r.url = argv[optind + 2];
 	if (r.held != NULL) {
-		if (read_content(held.p, &content, &err) < 0) {
+		if (read_file(held.p, BODY_HELD_MAX, &content, &err) < 0) {
 			ret = fail(EXIT_USAGE, &err);
 			goto out;
 		}
@@ -210,6 +216,80 @@ static int cmd_explain(int argc, char **argv)
 	policy_free(&p);
 out:
 	buf_fini(&content);
+	return ret;
+}
+
+/* Through a new file beside it, which takes its place and its mode. */
+static int replace_file(const char *file, const struct buf *text, struct err *err)
+{
+	struct buf name = { 0 };
+	struct stat st;
+	int fd = -1, ret = -1;
+	char *tmp;
+
+	buf_addf(&name, "%s.XXXXXX", file);
+	buf_addc(&name, 0);
+	tmp = (char *)buf_data(&name);
+	if (lstat(file, &st) != 0 || !S_ISREG(st.st_mode) || (fd = mkostemp(tmp, O_CLOEXEC)) < 0) {
+		err_errno(err, file);
+		goto out;
+	}
+	if (fchmod(fd, st.st_mode & 07777) != 0 || write(fd, buf_data(text), buf_len(text)) != (ssize_t)buf_len(text) || fsync(fd) != 0 || rename(tmp, file) != 0) {
+		err_errno(err, file);
+		unlink(tmp);
+		goto out;
+	}
+	ret = 0;
+out:
+	if (fd >= 0)
+		close(fd);
+	buf_fini(&name);
+	return ret;
+}
+
+static int fmt_file(const char *file, char mode)
+{
+	struct diag d = { .file = file };
+	struct buf text = { 0 }, out = { 0 };
+	struct err err = ERR_INIT;
+	int ret = EXIT_FOUND;
+
+	if (read_file(file, YAML_SIZE_MAX, &text, &err) < 0) {
+		fail(EXIT_FOUND, &err);
+	} else if (fmt_policy(buf_str(&text), &out, &d) < 0) {
+		fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
+	} else if (mode == 'p') {
+		fwrite(buf_data(&out), 1, buf_len(&out), stdout);
+		ret = EXIT_GOOD;
+	} else if (str_eq(buf_str(&text), buf_str(&out))) {
+		ret = EXIT_GOOD;
+	} else if (mode == 'c') {
+		printf("%s\n", file);
+	} else {
+		ret = replace_file(file, &out, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
+	}
+	diag_fini(&d);
+	buf_fini(&text);
+	buf_fini(&out);
+	return ret;
+}
+
+static int cmd_fmt(int argc, char **argv)
+{
+	static const struct option options[] = { { "check", 0, NULL, 'c' }, { "write", 0, NULL, 'w' }, { 0 } };
+	char mode = 'p';
+	int o, ret = EXIT_GOOD;
+
+	while ((o = getopt_long(argc, argv, "w", options, NULL)) != -1) {
+		if (o != 'c' && o != 'w')
+			return usage(stderr);
+		mode = (char)o;
+	}
+	if (optind == argc)
+		return usage(stderr);
+	for (int i = optind; i < argc; i++)
+		if (fmt_file(argv[i], mode) != EXIT_GOOD)
+			ret = EXIT_FOUND;
 	return ret;
 }
 
@@ -351,7 +431,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*fn)(int, char **);
-	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "init", cmd_init }, { "trust", cmd_trust } };
+	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "fmt", cmd_fmt }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "init", cmd_init }, { "trust", cmd_trust } };
 
 	if (argc < 2)
 		return usage(stderr);
