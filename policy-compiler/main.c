@@ -13,6 +13,7 @@
 #include "diff.h"
 #include "explain.h"
 #include "fmt.h"
+#include "import.h"
 #include "init.h"
 #include "load.h"
 #include "log.h"
@@ -31,6 +32,7 @@ static int usage(FILE *f)
 		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW\n"
 		   "       sallyport policy replay [--json] FILE LOG...\n"
 		   "       sallyport policy suggest LOG...\n"
+		   "       sallyport policy import [--any-program] openshell|sandbox-runtime FILE\n"
 		   "       sallyport init [-o FILE] PRESET | npm|pip|cargo|go|maven|apt [URL...]\n"
 		   "       sallyport trust [--check] [--state DIR] [FILE]\n");
 	return EXIT_USAGE;
@@ -359,6 +361,42 @@ static int cmd_suggest(int argc, char **argv)
 	return suggest(argv + optind, argc - optind, stdout, &err) < 0 ? fail(EXIT_FOUND, &err) : EXIT_GOOD;
 }
 
+static int cmd_import(int argc, char **argv)
+{
+	static const struct option options[] = { { "any-program", 0, NULL, 'a' }, { 0 } };
+	struct diag d = { 0 }, again = { .file = "the imported policy" };
+	struct buf text = { 0 }, out = { 0 };
+	struct err err = ERR_INIT;
+	bool any_program = false;
+	struct policy p = { 0 };
+	int o, ret = EXIT_FOUND;
+
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o != 'a')
+			return usage(stderr);
+		any_program = true;
+	}
+	if (optind + 2 != argc || import_kind_of(argv[optind]) == IMPORT_NONE)
+		return usage(stderr);
+	d.file = argv[optind + 1];
+	if (read_file(d.file, YAML_SIZE_MAX, &text, &err) < 0) {
+		ret = fail(EXIT_FOUND, &err);
+	} else if (import_policy(import_kind_of(argv[optind]), buf_str(&text), any_program, &out, &d) == 0) {
+		/* what comes out is a policy, or it does not come out */
+		ret = policy_parse(&p, (const char *)buf_data(&out), buf_len(&out), NULL, &again) == 0 ? EXIT_GOOD : EXIT_FOUND;
+		if (ret == EXIT_GOOD)
+			fwrite(buf_data(&out), 1, buf_len(&out), stdout);
+	}
+	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
+	fwrite(buf_str(&again.out).p, 1, buf_len(&again.out), stderr);
+	policy_free(&p);
+	diag_fini(&d);
+	diag_fini(&again);
+	buf_fini(&text);
+	buf_fini(&out);
+	return ret;
+}
+
 static int cmd_init(int argc, char **argv)
 {
 	static const struct option options[] = { { "output", 1, NULL, 'o' }, { 0 } };
@@ -431,7 +469,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*fn)(int, char **);
-	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "fmt", cmd_fmt }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "init", cmd_init }, { "trust", cmd_trust } };
+	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "fmt", cmd_fmt }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "import", cmd_import }, { "init", cmd_init }, { "trust", cmd_trust } };
 
 	if (argc < 2)
 		return usage(stderr);

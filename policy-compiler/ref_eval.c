@@ -227,8 +227,8 @@ const struct pol_dest *ref_dest(const struct policy *p, enum scheme scheme, stru
 
 bool ref_method(const struct pol_rule *r, struct str m)
 {
-	if (r->any)
-		return r->deny || !str_eq(m, STR("WEBSOCKET"));
+	if (r->any && (r->deny || !str_eq(m, STR("WEBSOCKET"))))
+		return true;
 	for (unsigned i = 0; i < r->method_n; i++)
 		if (str_eq(r->methods[i], m) || (str_eq(m, STR("HEAD")) && str_eq(r->methods[i], STR("GET"))))
 			return true;

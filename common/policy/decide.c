@@ -26,14 +26,14 @@ struct search {
 
 /*
  * GET includes HEAD, in allow and in deny (the compiler sets both bits). ANY is every method, but for WEBSOCKET, which
- * only a rule of its own allows; a deny of ANY denies it too.
+ * only a rule that names it allows; a deny of ANY denies it too.
  */
 static bool method_fits(const struct search *s, const struct rule_value *r)
 {
 	struct str m;
 
 	if (r->methods & METHOD_ANY)
-		return (r->methods & METHOD_DENY) || s->bit != METHOD_WEBSOCKET;
+		return (r->methods & METHOD_DENY) || s->bit != METHOD_WEBSOCKET || (r->methods & METHOD_WEBSOCKET);
 	if (s->bit != 0)
 		return (r->methods & s->bit) != 0;
 	for (uint32_t i = 0; dest_value_rule_method(s->d, r, i, &m); i++)

@@ -119,6 +119,40 @@ exits "what is laid out stays" 0 $P fmt --check messy.yaml
 printf 'version: 1\n\tx: 1\n' >bad.yaml
 exits "what is not YAML is left alone" 1 $P fmt -w bad.yaml
 check "the ready policies are laid out" $P fmt --check "$OLDPWD"/configs/policies/*.yaml
+# import
+cat >os.yaml <<'Y'
+version: 1
+filesystem_policy: { include_workdir: true, read_only: [/usr], read_write: [/tmp] }
+network_policies:
+  one:
+    endpoints:
+      - host: api.example.com
+        port: 443
+        protocol: rest
+        access: read-write
+        deny_rules: [ { method: PUT, path: "/repos/*/protection" } ]
+      - { host: git.example.com, port: 8443, protocol: rest, rules: [ { allow: { method: GET, path: "/**/info/refs*", query: { service: "git-*" } } } ] }
+      - { host: mcp.example.com, port: 443, path: /mcp, protocol: mcp, rules: [ { allow: { method: tools/call, tool: { any: [a, b] } } } ] }
+    binaries: [ { path: /usr/bin/curl } ]
+Y
+exits "import: what would be wider is an error" 1 $P import openshell os.yaml
+has "which says what" "$T/err" "os.yaml:13:15: error: which program asks is not looked at here"
+exits "import openshell" 0 $P import --any-program openshell os.yaml
+cp "$T/out" imported.yaml
+exits "read-write" 0 $P explain --content imported.yaml POST https://api.example.com/repos/a
+exits "their stars cross slashes in a deny" 1 $P explain --content imported.yaml PUT https://api.example.com/repos/a/b/protection
+exits "and in an allow, with a query" 0 $P explain imported.yaml GET 'https://git.example.com:8443/t/a.git/info/refs?service=git-upload-pack'
+exits "the query holds" 1 $P explain imported.yaml GET 'https://git.example.com:8443/t/a.git/info/refs?service=x'
+printf '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"c"}}' >c.json
+exits "a tool that is not listed" 1 $P explain --data c.json -H 'Content-Type: application/json' imported.yaml POST https://mcp.example.com/mcp
+sed -i 's/access: read-write/credential_signing: sigv4/' os.yaml
+exits "what is not known is an error" 1 $P import --any-program openshell os.yaml
+printf '{ "network": { "allowedDomains": ["a.test", "*.a.test"], "deniedDomains": ["no.a.test"] }, "filesystem": { "denyRead": ["~/.ssh"], "allowWrite": ["."], "denyWrite": [".env"] } }' >srt.json
+exits "import sandbox-runtime" 0 $P import sandbox-runtime srt.json
+cp "$T/out" imported.yaml
+exits "a domain below" 0 $P explain --content imported.yaml POST https://x.y.a.test/p
+exits "a denied one" 1 $P explain imported.yaml GET https://no.a.test/p
+has "what is hidden" imported.yaml 'hide: ["~/.ssh"]'
 # init
 printf 'registry=https://npm.example.test:8443/mirror/\n@a:registry = https://npm.example.test:8443/a\n' >"$HOME/.npmrc"
 exits "init npm" 0 "$SP" init -o npm.yaml npm

@@ -218,6 +218,8 @@ static void websocket(void **state)
 	assert_true(ALLOWS("\"GET|WEBSOCKET /x\"", .method = "WEBSOCKET"));
 	assert_false(ALLOWS("\"WEBSOCKET /x\"", .method = "GET"));
 	assert_false(ALLOWS("\"ANY /x\"", .method = "WEBSOCKET"));
+	assert_true(ALLOWS("\"ANY|WEBSOCKET /x\"", .method = "WEBSOCKET"));
+	assert_true(ALLOWS("\"ANY|WEBSOCKET /x\"", .method = "BREW"));
 	assert_true(DENIES("\"ANY /x\"", .method = "WEBSOCKET"));
 }
 

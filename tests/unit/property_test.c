@@ -17,7 +17,7 @@
 
 static const char *const segments[] = { "a", "b", "A", "ab", "*", "**", "a*", "*b", "a*b", "a;x", ";x", "a;*", "", "%2Ab", "c" };
 static const char *const asked_segments[] = { "a", "b", "a", "b", "A", "ab", "aab", "a;x", ";x", "b;y", "", "%2Ab", "c", "xb" };
-static const char *const methods[] = { "GET", "HEAD", "POST", "ANY", "PUT", "LOCK", "GET|POST", "LOCK|HEAD", "WEBSOCKET", "GET|WEBSOCKET" };
+static const char *const methods[] = { "GET", "HEAD", "POST", "ANY", "PUT", "LOCK", "GET|POST", "LOCK|HEAD", "WEBSOCKET", "GET|WEBSOCKET", "ANY|WEBSOCKET" };
 static const char *const asked_methods[] = { "GET", "HEAD", "POST", "PUT", "LOCK", "WEBSOCKET", "BREW", "get" };
 /* conditions, and what meets them or not */
 static const char *const query_keys[] = { "k", "l", "K", "a%20b" };

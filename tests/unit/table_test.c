@@ -138,7 +138,7 @@ static void accessors(void **state)
 	assert_true(table_secret(t, 1, &s) && s.source == SECRET_SOURCE_FILE && str_eq(s.arg, STR("/etc/two")) && !table_secret(t, 2, &s));
 	assert_true(table_secret_host_ok(t, 0, STR("a.test")) && !table_secret_host_ok(t, 1, STR("a.test")) && !table_secret_host_ok(t, 2, STR("a.test")));
 	assert_true(table_dest_each(t, count, &n));
-	assert_int_equal(n, 11);
+	assert_int_equal(n, 12);
 	n = 0;
 	assert_true(table_inject_each(t, count_injects, &n));
 	assert_int_equal(n, 2);
