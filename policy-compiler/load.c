@@ -339,3 +339,5 @@ void policy_free(struct policy *p)
 	arena_fini(&p->mem);
 	memset(p, 0, sizeof(*p));
 }
+
+struct schema_rows load_rows_top(void) { return (struct schema_rows){ SCHEMA_ROWS(top_rows) }; }

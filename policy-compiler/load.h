@@ -44,4 +44,26 @@ void load_injects(struct load *l, const struct yaml_node *list, struct pol_dest 
 void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d);
 void load_tests(struct load *l, const struct yaml_node *list); /* after secrets */
 void load_sandbox(struct load *l, const struct yaml_node *n);
+/* The rows by which each map of a policy is read, for editors (schema_json.c). */
+struct schema_rows load_rows_top(void);
+struct schema_rows load_rows_graphql(void);
+struct schema_rows load_rows_mcp(void);
+struct schema_rows load_rows_jsonrpc(void);
+struct schema_rows load_rows_git(void);
+struct schema_rows load_rows_body(void);
+struct schema_rows load_rows_value(void);
+struct schema_rows load_rows_valid(void);
+struct schema_rows load_rows_tls(void);
+struct schema_rows load_rows_paths(void);
+struct schema_rows load_rows_dest(void);
+struct schema_rows load_rows_limits(void);
+struct schema_rows load_rows_rule(void);
+struct schema_rows load_rows_fs(void);
+struct schema_rows load_rows_environment(void);
+struct schema_rows load_rows_process(void);
+struct schema_rows load_rows_resource(void);
+struct schema_rows load_rows_sandbox(void);
+struct schema_rows load_rows_secret(void);
+struct schema_rows load_rows_inject(void);
+struct schema_rows load_rows_test(void);
 #endif

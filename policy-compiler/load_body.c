@@ -213,3 +213,9 @@ void load_body(struct load *l, const struct yaml_node *n, struct pol_rule *r)
 		ERROR_AT(l, n, "`body` has one of graphql, mcp, jsonrpc, json and git_push");
 	}
 }
+
+struct schema_rows load_rows_graphql(void) { return (struct schema_rows){ SCHEMA_ROWS(graphql_rows) }; }
+struct schema_rows load_rows_mcp(void) { return (struct schema_rows){ SCHEMA_ROWS(mcp_rows) }; }
+struct schema_rows load_rows_jsonrpc(void) { return (struct schema_rows){ SCHEMA_ROWS(jsonrpc_rows) }; }
+struct schema_rows load_rows_git(void) { return (struct schema_rows){ SCHEMA_ROWS(git_rows) }; }
+struct schema_rows load_rows_body(void) { return (struct schema_rows){ SCHEMA_ROWS(body_rows) }; }

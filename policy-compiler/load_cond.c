@@ -401,3 +401,6 @@ void load_valid(struct load *l, const struct yaml_node *n, struct pol_rule *r)
 	else if (c.c->until_s != 0 && c.c->until_s <= c.c->from_s)
 		ERROR_AT(l, n, "the window of `valid` ends before it begins");
 }
+
+struct schema_rows load_rows_value(void) { return (struct schema_rows){ SCHEMA_ROWS(value_rows) }; }
+struct schema_rows load_rows_valid(void) { return (struct schema_rows){ SCHEMA_ROWS(valid_rows) }; }

@@ -309,3 +309,5 @@ bool load_rule(struct load *l, struct yaml_node *n, const struct canon_path_opts
 	}
 	return load_methods(l, n, c.method, r) && (c.regex.n > 0 || load_pattern(l, c.path_node, c.path, paths, r));
 }
+
+struct schema_rows load_rows_rule(void) { return (struct schema_rows){ SCHEMA_ROWS(rule_rows) }; }

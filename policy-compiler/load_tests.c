@@ -112,3 +112,5 @@ void load_tests(struct load *l, const struct yaml_node *list)
 			l->p->test_n++;
 	}
 }
+
+struct schema_rows load_rows_test(void) { return (struct schema_rows){ SCHEMA_ROWS(test_rows) }; }

@@ -17,6 +17,7 @@
 #include "init.h"
 #include "load.h"
 #include "log.h"
+#include "schema_json.h"
 #include "try.h"
 #include "trust.h"
 
@@ -33,6 +34,7 @@ static int usage(FILE *f)
 		   "       sallyport policy replay [--json] FILE LOG...\n"
 		   "       sallyport policy suggest LOG...\n"
 		   "       sallyport policy import [--any-program] openshell|sandbox-runtime FILE\n"
+		   "       sallyport policy schema\n"
 		   "       sallyport init [-o FILE] PRESET | npm|pip|cargo|go|maven|apt [URL...]\n"
 		   "       sallyport trust [--check] [--state DIR] [FILE]\n");
 	return EXIT_USAGE;
@@ -397,6 +399,19 @@ static int cmd_import(int argc, char **argv)
 	return ret;
 }
 
+static int cmd_schema(int argc, char **argv)
+{
+	struct buf b = { 0 };
+
+	(void)argv;
+	if (argc != 1)
+		return usage(stderr);
+	schema_json(&b);
+	fwrite(buf_data(&b), 1, buf_len(&b), stdout);
+	buf_fini(&b);
+	return EXIT_GOOD;
+}
+
 static int cmd_init(int argc, char **argv)
 {
 	static const struct option options[] = { { "output", 1, NULL, 'o' }, { 0 } };
@@ -469,7 +484,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*fn)(int, char **);
-	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "fmt", cmd_fmt }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "import", cmd_import }, { "init", cmd_init }, { "trust", cmd_trust } };
+	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "fmt", cmd_fmt }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "import", cmd_import }, { "schema", cmd_schema }, { "init", cmd_init }, { "trust", cmd_trust } };
 
 	if (argc < 2)
 		return usage(stderr);

@@ -153,6 +153,24 @@ cp "$T/out" imported.yaml
 exits "a domain below" 0 $P explain --content imported.yaml POST https://x.y.a.test/p
 exits "a denied one" 1 $P explain imported.yaml GET https://no.a.test/p
 has "what is hidden" imported.yaml 'hide: ["~/.ssh"]'
+# schema
+exits "schema" 0 $P schema
+cp "$T/out" schema.json
+check "which is JSON, and knows what can be written" python3 -c "import json; d = json.load(open('schema.json'))['\$defs']; assert 'regex' in d['rule']['properties'] and 'ask' not in d['rule']['properties'] and d['destination']['required'] == ['host'] and not d['tls']['additionalProperties']"
+if python3 -c 'import jsonschema, yaml' 2>/dev/null; then
+	check "ready policies are what the schema says, one with a wrong key is not" python3 - "$OLDPWD"/configs/policies/*.yaml <<'Y'
+import json, jsonschema, sys, yaml
+v = jsonschema.Draft202012Validator(json.load(open("schema.json")))
+load = lambda t: json.loads(json.dumps(yaml.safe_load(t), default=str))
+for f in sys.argv[1:]:
+    e = list(v.iter_errors(load(open(f).read())))
+    assert not e, (f, e[0].message)
+for bad in ("version: 1\ndestinations: [ { host: a.test, alow: [] } ]", "version: 1\ndestinations: [ { allow: [ GET /x ] } ]", "version: 1\ndestinations: [ { host: a.test, allow: [ /x ] } ]", "version: 1\nlimits: { idle: 5 }"):
+    assert not v.is_valid(load(bad)), bad
+Y
+else
+	skip "no jsonschema for python here"
+fi
 # init
 printf 'registry=https://npm.example.test:8443/mirror/\n@a:registry = https://npm.example.test:8443/a\n' >"$HOME/.npmrc"
 exits "init npm" 0 "$SP" init -o npm.yaml npm
