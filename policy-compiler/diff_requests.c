@@ -307,12 +307,15 @@ static bool seen(const struct path_state *s, size_t n, uint64_t key)
 
 static struct str below(struct arena *a, struct str path, struct str segment)
 {
-	char *p = arena_alloc(a, path.n + 1 + segment.n);
+	struct buf b = { 0 };
+	struct str s;
 
-	memcpy(p, path.p, path.n);
-	p[path.n] = '/';
-	memcpy(p + path.n + 1, segment.p, segment.n);
-	return str_mk(p, path.n + 1 + segment.n);
+	buf_adds(&b, path);
+	buf_addc(&b, '/');
+	buf_adds(&b, segment);
+	s = arena_str(a, buf_str(&b));
+	buf_fini(&b);
+	return s;
 }
 
 static void walk_paths(struct walk *w)

@@ -387,7 +387,7 @@ static void table_is_reference(void **state)
 	if (m.looked < pairs / 500)
 		fail_msg("content let %u pass only", m.looked);
 	for (unsigned i = 0; i <= DECIDE_LOOK; i++)
-		if (i != DECIDE_DAMAGED && m.whys[i] < pairs / 500)
+		if (i != DECIDE_DAMAGED && m.whys[i] < pairs / (i == DECIDE_LOOK ? 1000 : 500))
 			fail_msg("only %u of kind %u", m.whys[i], i);
 	if (m.broad < pairs / 200 || m.wild < pairs / 10)
 		fail_msg("%u denied by broader destinations, %u on wildcards", m.broad, m.wild);
