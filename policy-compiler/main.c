@@ -61,6 +61,20 @@ static int load(struct policy *p, const char *file, unsigned *warnings)
 
 static const char *plural(unsigned n) { return n == 1 ? "" : "s"; }
 
+/* Rules that let any query pass on destinations with a secret: whoever reads the summary may want to close some. */
+static unsigned open_queries(const struct policy *p)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		const struct pol_dest *d = &p->dests[i];
+
+		for (unsigned k = 0; d->inject_n > 0 && k < d->rule_n; k++)
+			n += !d->rules[k].deny && (d->rules[k].cond == NULL || (d->rules[k].cond->parts & COND_QUERY) == 0);
+	}
+	return n;
+}
+
 static int cmd_check(int argc, char **argv)
 {
 	int ret = EXIT_GOOD;
@@ -71,10 +85,16 @@ static int cmd_check(int argc, char **argv)
 		struct policy p;
 		unsigned warnings;
 
-		if (load(&p, argv[i], &warnings) < 0)
+		if (load(&p, argv[i], &warnings) < 0) {
 			ret = EXIT_FOUND;
-		else
-			printf("%s: ok: %u destination%s, %u rule%s, %u secret%s, %u warning%s\n", argv[i], p.dest_n, plural(p.dest_n), p.rule_n, plural(p.rule_n), p.secret_n, plural(p.secret_n), warnings, plural(warnings));
+		} else {
+			unsigned open = open_queries(&p);
+
+			printf("%s: ok: %u destination%s, %u rule%s, %u secret%s, %u warning%s", argv[i], p.dest_n, plural(p.dest_n), p.rule_n, plural(p.rule_n), p.secret_n, plural(p.secret_n), warnings, plural(warnings));
+			if (open > 0)
+				printf("; %u rule%s beside a secret let%s any query pass", open, plural(open), open == 1 ? "s" : "");
+			putchar('\n');
+		}
 		policy_free(&p);
 	}
 	return ret;
