@@ -18,7 +18,11 @@ struct diff_change *diff_add(struct diff_changes *cs)
 
 #define S(s) (int)(s).n, ((s).n ? (s).p : "")
 
-static const char *sign(const struct diff_change *c) { return c->wider && c->narrower ? "~" : c->wider ? "+" : "-"; }
+static const char *sign(const struct diff_change *c)
+{
+	return c->wider && c->narrower ? "~" : c->wider ? "+"
+							: "-";
+}
 
 static void print_text(const struct diff_changes *cs, FILE *out)
 {
@@ -51,7 +55,8 @@ static void print_markdown(const struct diff_changes *cs, FILE *out)
 	for (size_t i = 0; i < cs->n; i++) {
 		const struct diff_change *c = &cs->c[i];
 
-		fprintf(out, "| %s | ", c->wider && c->narrower ? "changed" : c->wider ? "**wider**" : "narrower");
+		fprintf(out, "| %s | ", c->wider && c->narrower ? "changed" : c->wider ? "**wider**"
+										       : "narrower");
 		put_cell(out, c->text.n > 0 ? c->text : c->request);
 		if (c->text.n > 0) {
 			fputs(" | | |\n", out);
@@ -80,7 +85,8 @@ static void print_json(const struct diff_changes *cs, const struct diff_result *
 		const struct diff_change *c = &cs->c[i];
 
 		jsonw_open(&w, '{');
-		jsonw_kz(&w, "effect", c->wider && c->narrower ? "changed" : c->wider ? "wider" : "narrower");
+		jsonw_kz(&w, "effect", c->wider && c->narrower ? "changed" : c->wider ? "wider"
+										      : "narrower");
 		if (c->text.n > 0) {
 			jsonw_kstr(&w, "authority", c->text);
 		} else {

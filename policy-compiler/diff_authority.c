@@ -9,7 +9,9 @@
 #include "../common/base/must.h"
 #include "diff.h"
 
-enum kind { GRANTS = 0, RESTRICTS, EITHER };
+enum kind { GRANTS = 0,
+	    RESTRICTS,
+	    EITHER };
 struct statement {
 	enum kind kind;
 	struct str text;
@@ -94,7 +96,8 @@ static void of_dest(struct statements *ss, const struct pol_dest *d)
 	for (unsigned i = 0; i < d->inject_n; i++) {
 		const struct pol_inject *in = &d->injects[i];
 
-		add(ss, GRANTS, "%s: injects %.*s as %s", name, DIAG_STR(in->secret->name), in->kind == INJECT_BEARER ? "bearer" : in->kind == INJECT_BASIC ? "basic" : "header");
+		add(ss, GRANTS, "%s: injects %.*s as %s", name, DIAG_STR(in->secret->name), in->kind == INJECT_BEARER ? "bearer" : in->kind == INJECT_BASIC ? "basic"
+																			    : "header");
 		if (in->env.n > 0)
 			add(ss, GRANTS, "%s: the variable %.*s stands for %.*s", name, DIAG_STR(in->env), DIAG_STR(in->secret->name));
 	}
@@ -141,7 +144,8 @@ static int by_text(const void *a, const void *b)
 	size_t n = x->text.n < y->text.n ? x->text.n : y->text.n;
 	int r = memcmp(x->text.p, y->text.p, n);
 
-	return r ? r : x->text.n < y->text.n ? -1 : x->text.n > y->text.n;
+	return r ? r : x->text.n < y->text.n ? -1
+					     : x->text.n > y->text.n;
 }
 
 static void changed(struct diff_changes *cs, const struct statement *s, bool appears)
@@ -186,7 +190,8 @@ void diff_authority(const struct policy *old, const struct policy *new, struct d
 	qsort(x.s, x.n, sizeof(*x.s), by_text);
 	qsort(y.s, y.n, sizeof(*y.s), by_text);
 	while (i < x.n || k < y.n) {
-		int r = i == x.n ? 1 : k == y.n ? -1 : by_text(&x.s[i], &y.s[k]);
+		int r = i == x.n ? 1 : k == y.n ? -1
+						: by_text(&x.s[i], &y.s[k]);
 
 		if (r < 0)
 			changed(cs, &x.s[i++], false);

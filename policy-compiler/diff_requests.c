@@ -7,11 +7,11 @@
 #include "ask.h"
 #include "diff.h"
 
-#define PATHS_MAX 4000   /* sets of positions that are walked, of one host */
-#define SYMBOLS_MAX 400  /* segments that the rules of one host tell apart */
+#define PATHS_MAX 4000	/* sets of positions that are walked, of one host */
+#define SYMBOLS_MAX 400 /* segments that the rules of one host tell apart */
 #define DEPTH_MAX 24
 #define STEPS_MAX 20000000 /* comparisons of paths with patterns, of one host */
-#define FRESH "zz"       /* a segment, a label that no rule names */
+#define FRESH "zz"	   /* a segment, a label that no rule names */
 
 struct side {
 	struct policy *p;
@@ -468,7 +468,7 @@ static void add_dest(struct asked_hosts *hs, struct arena *a, const struct pol_d
 		add_host(hs, d->scheme, d->port, text);
 		return;
 	}
-	for (int deep = 0; deep <= (p.kind == HOST_DOUBLE_STAR); deep++) {
+	for (unsigned deep = 0; deep < (p.kind == HOST_DOUBLE_STAR ? 2u : 1u); deep++) {
 		buf_clear(&b);
 		buf_addf(&b, "%.*s%s.%.*s", (int)p.prefix.n, p.prefix.n ? p.prefix.p : "", deep ? FRESH "." FRESH : FRESH, (int)p.suffix.n, p.suffix.p);
 		add_host(hs, d->scheme, d->port, arena_str(a, buf_str(&b)));

@@ -69,7 +69,9 @@ static void near_rules(struct story *s, const struct pol_dest *d)
 		if (method && path && failed != 0)
 			why = cond_text(failed);
 		else if (method && path)
-			why = s->d.why == DECIDE_DENY_RULE ? "it would allow this, but the deny rule wins" : s->d.why == DECIDE_LOOK ? "it depends on the content" : r->any ? "through ANY a request carries no content" : "a GET or HEAD carries no content";
+			why = s->d.why == DECIDE_DENY_RULE ? "it would allow this, but the deny rule wins" : s->d.why == DECIDE_LOOK ? "it depends on the content"
+												     : r->any			     ? "through ANY a request carries no content"
+																     : "a GET or HEAD carries no content";
 		else
 			why = path ? "its methods do not include" : "its path does not match";
 		s->near[s->near_n++] = (struct near){ r, why };
@@ -96,7 +98,11 @@ static const char *why_text(const struct story *s)
 
 #define S(s) (int)(s).n, ((s).n ? (s).p : "")
 
-static const char *kind_name(enum inject_kind k) { return k == INJECT_BEARER ? "bearer" : k == INJECT_BASIC ? "basic" : "header"; }
+static const char *kind_name(enum inject_kind k)
+{
+	return k == INJECT_BEARER ? "bearer" : k == INJECT_BASIC ? "basic"
+								 : "header";
+}
 
 static void print_text(const struct story *s, FILE *f)
 {

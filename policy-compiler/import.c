@@ -12,7 +12,8 @@ struct import {
 
 enum import_kind import_kind_of(const char *name)
 {
-	return strcmp(name, "openshell") == 0 ? IMPORT_OPENSHELL : strcmp(name, "sandbox-runtime") == 0 ? IMPORT_SANDBOX_RUNTIME : IMPORT_NONE;
+	return strcmp(name, "openshell") == 0 ? IMPORT_OPENSHELL : strcmp(name, "sandbox-runtime") == 0 ? IMPORT_SANDBOX_RUNTIME
+													: IMPORT_NONE;
 }
 
 static bool is(const struct yaml_node *n, const char *text) { return n != NULL && n->kind == YAML_TEXT && str_eq(n->text, str_of(text)); }
@@ -240,7 +241,8 @@ static void access_preset(struct import *im, const struct yaml_node *access, con
 		BAD(im, access, "`access` is read-only, read-write or full");
 	put_path(im, at, base);
 	if (graphql)
-		buf_addz(im->out, is(access, "read-only") ? ", body: { graphql: { type: query } }" : is(access, "read-write") ? ", body: { graphql: { type: [query, mutation] } }" : ", body: { graphql: { type: [query, mutation, subscription] } }");
+		buf_addz(im->out, is(access, "read-only") ? ", body: { graphql: { type: query } }" : is(access, "read-write") ? ", body: { graphql: { type: [query, mutation] } }"
+															      : ", body: { graphql: { type: [query, mutation, subscription] } }");
 	else if (access == NULL || is(access, "full"))
 		buf_addz(im->out, ", body: any");
 	buf_addz(im->out, " }\n");

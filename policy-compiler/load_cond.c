@@ -263,7 +263,7 @@ void load_query(struct load *l, const struct yaml_node *n, struct pol_rule *r)
 static bool own_header(struct str name)
 {
 	static const char *const own[] = { "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "expect", "proxy-authorization", "proxy-connection",
-		"http2-settings", "early-data", "forwarded", "x-original-url", "x-rewrite-url", "x-http-method-override", "x-method-override", "x-http-method", "via" };
+					   "http2-settings", "early-data", "forwarded", "x-original-url", "x-rewrite-url", "x-http-method-override", "x-method-override", "x-http-method", "via" };
 
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
 		if (str_eq(name, str_of(own[i])))

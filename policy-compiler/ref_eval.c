@@ -276,7 +276,8 @@ static void collect(const struct pol_dest *d, const struct facts *f, struct cand
 	for (unsigned i = 0; i < d->rule_n; i++) {
 		const struct pol_rule *r = &d->rules[i];
 		enum cond_result m = r->deny ? COND_NO : matches(r, f);
-		const struct pol_rule **to = no_place(r, f) ? &c->content : looks_at_content(r) ? &c->look : &c->plain;
+		const struct pol_rule **to = no_place(r, f) ? &c->content : looks_at_content(r) ? &c->look
+												: &c->plain;
 
 		if (m == COND_YES && *to == NULL)
 			*to = r;

@@ -12,7 +12,7 @@
 
 struct change {
 	struct str text; /* METHOD URL */
-	bool allowed;    /* now */
+	bool allowed;	 /* now */
 	struct str rule, source;
 	unsigned long times;
 };
@@ -105,7 +105,8 @@ static int by_text(const void *a, const void *b)
 
 	if (c == 0)
 		c = memcmp(x->text.p, y->text.p, n);
-	return c ? c : x->text.n < y->text.n ? -1 : x->text.n > y->text.n;
+	return c ? c : x->text.n < y->text.n ? -1
+					     : x->text.n > y->text.n;
 }
 
 static void fold_equal(struct run *r)

@@ -173,7 +173,8 @@ static void one_of_class(struct walk *w)
 		e += w->s.p[e] == '\\' ? 2 : 1;
 	c = w->s.p[b];
 	if (c == '\\' && b + 1 < e)
-		c = strchr("dD", w->s.p[b + 1]) ? '1' : strchr("wWsS", w->s.p[b + 1]) ? 'z' : w->s.p[b + 1];
+		c = strchr("dD", w->s.p[b + 1]) ? '1' : strchr("wWsS", w->s.p[b + 1]) ? 'z'
+										      : w->s.p[b + 1];
 	buf_addc(w->out, not ? 'z' : c);
 	w->at = e + 1;
 }
@@ -194,7 +195,9 @@ static void atom(struct walk *w, bool emit)
 		one_of_class(w);
 	} else if (c == '\\') {
 		c = w->s.p[w->at++];
-		buf_addc(w->out, strchr("d", c) ? '1' : strchr("DwS", c) ? 'z' : strchr("Ws", c) ? '-' : c);
+		buf_addc(w->out, strchr("d", c) ? '1' : strchr("DwS", c) ? 'z'
+						: strchr("Ws", c)	 ? '-'
+									 : c);
 	} else if (c == '.') {
 		buf_addc(w->out, 'z');
 	} else if (c != '^' && c != '$') {

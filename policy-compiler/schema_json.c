@@ -9,29 +9,78 @@
 #include "load.h"
 
 /* How a key's value goes on, where the rows leave it to code. */
-enum shape { SHAPE_MAP = 0, SHAPE_LIST_OF, SHAPE_MAP_OF, SHAPE_RULES, SHAPE_VALUES, SHAPE_VALUES_OR_NONE, SHAPE_TEXTS, SHAPE_BODY };
+enum shape { SHAPE_MAP = 0,
+	     SHAPE_LIST_OF,
+	     SHAPE_MAP_OF,
+	     SHAPE_RULES,
+	     SHAPE_VALUES,
+	     SHAPE_VALUES_OR_NONE,
+	     SHAPE_TEXTS,
+	     SHAPE_BODY };
 static const struct map {
 	const char *name;
 	struct schema_rows (*rows)(void);
 } maps[] = {
-	{ "policy", load_rows_top }, { "destination", load_rows_dest }, { "tls", load_rows_tls }, { "paths", load_rows_paths }, { "limits", load_rows_limits }, { "rule", load_rows_rule },
-	{ "value", load_rows_value }, { "valid", load_rows_valid }, { "body", load_rows_body }, { "graphql", load_rows_graphql }, { "mcp", load_rows_mcp }, { "jsonrpc", load_rows_jsonrpc },
-	{ "git_push", load_rows_git }, { "secret", load_rows_secret }, { "inject", load_rows_inject }, { "test", load_rows_test }, { "sandbox", load_rows_sandbox }, { "filesystem", load_rows_fs },
-	{ "process", load_rows_process }, { "environment", load_rows_environment }, { "resources", load_rows_resource },
+	{ "policy", load_rows_top },
+	{ "destination", load_rows_dest },
+	{ "tls", load_rows_tls },
+	{ "paths", load_rows_paths },
+	{ "limits", load_rows_limits },
+	{ "rule", load_rows_rule },
+	{ "value", load_rows_value },
+	{ "valid", load_rows_valid },
+	{ "body", load_rows_body },
+	{ "graphql", load_rows_graphql },
+	{ "mcp", load_rows_mcp },
+	{ "jsonrpc", load_rows_jsonrpc },
+	{ "git_push", load_rows_git },
+	{ "secret", load_rows_secret },
+	{ "inject", load_rows_inject },
+	{ "test", load_rows_test },
+	{ "sandbox", load_rows_sandbox },
+	{ "filesystem", load_rows_fs },
+	{ "process", load_rows_process },
+	{ "environment", load_rows_environment },
+	{ "resources", load_rows_resource },
 };
 static const struct link {
 	const char *map, *key;
 	enum shape shape;
 	const char *to;
 } links[] = {
-	{ "policy", "limits", SHAPE_MAP, "limits" }, { "policy", "secrets", SHAPE_MAP_OF, "secret" }, { "policy", "destinations", SHAPE_LIST_OF, "destination" }, { "policy", "tests", SHAPE_LIST_OF, "test" },
-	{ "policy", "sandbox", SHAPE_MAP, "sandbox" }, { "destination", "tls", SHAPE_MAP, "tls" }, { "destination", "paths", SHAPE_MAP, "paths" }, { "destination", "limits", SHAPE_MAP, "limits" },
-	{ "destination", "allow", SHAPE_RULES, NULL }, { "destination", "deny", SHAPE_RULES, NULL }, { "destination", "inject", SHAPE_LIST_OF, "inject" }, { "rule", "query", SHAPE_VALUES_OR_NONE, NULL },
-	{ "rule", "headers", SHAPE_VALUES, NULL }, { "rule", "body", SHAPE_BODY, NULL }, { "rule", "valid", SHAPE_MAP, "valid" }, { "value", "equals", SHAPE_TEXTS, NULL }, { "value", "matches", SHAPE_TEXTS, NULL },
-	{ "body", "graphql", SHAPE_MAP, "graphql" }, { "body", "mcp", SHAPE_MAP, "mcp" }, { "body", "jsonrpc", SHAPE_MAP, "jsonrpc" }, { "body", "json", SHAPE_VALUES, NULL }, { "body", "git_push", SHAPE_MAP, "git_push" },
-	{ "graphql", "fields", SHAPE_TEXTS, NULL }, { "graphql", "name", SHAPE_TEXTS, NULL }, { "mcp", "tools", SHAPE_TEXTS, NULL }, { "mcp", "methods", SHAPE_TEXTS, NULL }, { "mcp", "arguments", SHAPE_VALUES, NULL },
-	{ "jsonrpc", "methods", SHAPE_TEXTS, NULL }, { "git_push", "refs", SHAPE_TEXTS, NULL }, { "sandbox", "filesystem", SHAPE_MAP, "filesystem" }, { "sandbox", "process", SHAPE_MAP, "process" },
-	{ "sandbox", "resources", SHAPE_MAP, "resources" }, { "process", "environment", SHAPE_MAP, "environment" },
+	{ "policy", "limits", SHAPE_MAP, "limits" },
+	{ "policy", "secrets", SHAPE_MAP_OF, "secret" },
+	{ "policy", "destinations", SHAPE_LIST_OF, "destination" },
+	{ "policy", "tests", SHAPE_LIST_OF, "test" },
+	{ "policy", "sandbox", SHAPE_MAP, "sandbox" },
+	{ "destination", "tls", SHAPE_MAP, "tls" },
+	{ "destination", "paths", SHAPE_MAP, "paths" },
+	{ "destination", "limits", SHAPE_MAP, "limits" },
+	{ "destination", "allow", SHAPE_RULES, NULL },
+	{ "destination", "deny", SHAPE_RULES, NULL },
+	{ "destination", "inject", SHAPE_LIST_OF, "inject" },
+	{ "rule", "query", SHAPE_VALUES_OR_NONE, NULL },
+	{ "rule", "headers", SHAPE_VALUES, NULL },
+	{ "rule", "body", SHAPE_BODY, NULL },
+	{ "rule", "valid", SHAPE_MAP, "valid" },
+	{ "value", "equals", SHAPE_TEXTS, NULL },
+	{ "value", "matches", SHAPE_TEXTS, NULL },
+	{ "body", "graphql", SHAPE_MAP, "graphql" },
+	{ "body", "mcp", SHAPE_MAP, "mcp" },
+	{ "body", "jsonrpc", SHAPE_MAP, "jsonrpc" },
+	{ "body", "json", SHAPE_VALUES, NULL },
+	{ "body", "git_push", SHAPE_MAP, "git_push" },
+	{ "graphql", "fields", SHAPE_TEXTS, NULL },
+	{ "graphql", "name", SHAPE_TEXTS, NULL },
+	{ "mcp", "tools", SHAPE_TEXTS, NULL },
+	{ "mcp", "methods", SHAPE_TEXTS, NULL },
+	{ "mcp", "arguments", SHAPE_VALUES, NULL },
+	{ "jsonrpc", "methods", SHAPE_TEXTS, NULL },
+	{ "git_push", "refs", SHAPE_TEXTS, NULL },
+	{ "sandbox", "filesystem", SHAPE_MAP, "filesystem" },
+	{ "sandbox", "process", SHAPE_MAP, "process" },
+	{ "sandbox", "resources", SHAPE_MAP, "resources" },
+	{ "process", "environment", SHAPE_MAP, "environment" },
 };
 
 static void put_ref(struct jsonw *w, const char *name)

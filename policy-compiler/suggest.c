@@ -26,7 +26,8 @@ static int text_cmp(struct str x, struct str y)
 	size_t n = x.n < y.n ? x.n : y.n;
 	int r = n ? memcmp(x.p, y.p, n) : 0;
 
-	return r ? r : x.n < y.n ? -1 : x.n > y.n;
+	return r ? r : x.n < y.n ? -1
+				 : x.n > y.n;
 }
 
 static int cmp_dest(const struct refused *x, const struct refused *y)

@@ -6,7 +6,9 @@
 #include "graphql.h"
 
 /* Of one operation, or of all: it fits, it does not, or it cannot be told, which fits no allow and every deny. */
-enum fit { FIT_NO = 0, FIT_YES, FIT_UNREADABLE };
+enum fit { FIT_NO = 0,
+	   FIT_YES,
+	   FIT_UNREADABLE };
 
 static enum cond_result as_result(enum fit f, bool deny) { return f == FIT_YES || (f == FIT_UNREADABLE && deny) ? COND_YES : COND_NO; }
 
@@ -91,7 +93,8 @@ static json_t *member(json_t *o, const char *key, bool *bad)
 	json_t *found = NULL, *v;
 	const char *k;
 
-	json_object_foreach(o, k, v) {
+	json_object_foreach(o, k, v)
+	{
 		if (strcmp(k, key) == 0)
 			found = v;
 		else if (str_ieq(str_of(k), str_of(key)))
@@ -113,7 +116,8 @@ static enum fit each(json_t *root, bool deny, enum fit (*one)(json_t *message, b
 		return one(root, deny, arg);
 	if (!json_is_array(root) || json_array_size(root) == 0)
 		return FIT_UNREADABLE;
-	json_array_foreach(root, i, m) {
+	json_array_foreach(root, i, m)
+	{
 		enum fit f = json_is_object(m) ? one(m, deny, arg) : FIT_UNREADABLE;
 
 		if (f == FIT_UNREADABLE)
@@ -182,7 +186,9 @@ static bool scalar_fits(const json_t *v, const struct cond_value *c, bool deny)
 		return cond_value_fits(c, str_of(number), deny);
 	}
 	if (json_is_boolean(v) || json_is_null(v))
-		return cond_value_fits(c, json_is_true(v) ? STR("true") : json_is_null(v) ? STR("null") : STR("false"), deny);
+		return cond_value_fits(c, json_is_true(v) ? STR("true") : json_is_null(v) ? STR("null")
+											  : STR("false"),
+				       deny);
 	return deny; /* fractions have many spellings, and what holds other values is none */
 }
 

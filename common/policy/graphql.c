@@ -5,7 +5,13 @@
 
 #define DEPTH_MAX 64
 
-enum token { TOKEN_END = 0, TOKEN_BAD, TOKEN_NAME, TOKEN_STRING, TOKEN_NUMBER, TOKEN_SPREAD, TOKEN_PUNCTUATOR /* text.p[0] */ };
+enum token { TOKEN_END = 0,
+	     TOKEN_BAD,
+	     TOKEN_NAME,
+	     TOKEN_STRING,
+	     TOKEN_NUMBER,
+	     TOKEN_SPREAD,
+	     TOKEN_PUNCTUATOR /* text.p[0] */ };
 struct parser {
 	struct str s;
 	size_t at;
@@ -135,7 +141,8 @@ static void nested(struct parser *p)
 				p->bad = true;
 				return;
 			}
-			stack[n++] = p->text.p[0] == '(' ? ')' : p->text.p[0] == '[' ? ']' : '}';
+			stack[n++] = p->text.p[0] == '(' ? ')' : p->text.p[0] == '[' ? ']'
+										     : '}';
 		} else if (is(p, ')') || is(p, ']') || is(p, '}')) {
 			if (stack[--n] != p->text.p[0])
 				p->bad = true;
@@ -200,7 +207,9 @@ static void operation(struct parser *p)
 	struct graphql_operation o = { .type = GRAPHQL_QUERY };
 
 	if (p->kind == TOKEN_NAME) {
-		o.type = is_name(p, "mutation") ? GRAPHQL_MUTATION : is_name(p, "subscription") ? GRAPHQL_SUBSCRIPTION : is_name(p, "query") ? GRAPHQL_QUERY : 0;
+		o.type = is_name(p, "mutation") ? GRAPHQL_MUTATION : is_name(p, "subscription") ? GRAPHQL_SUBSCRIPTION
+							     : is_name(p, "query")		? GRAPHQL_QUERY
+												: 0;
 		p->bad = p->bad || o.type == 0;
 		next(p);
 		if (p->kind == TOKEN_NAME)

@@ -139,7 +139,7 @@ static pcre2_code *compile(struct str s, bool fold, int *error)
 	n = (size_t)snprintf(text, sizeof(text), "(?:%.*s)\\z", (int)s.n, s.p);
 	pcre2_set_parens_nest_limit(c, NEST_MAX);
 	code = pcre2_compile((PCRE2_SPTR)text, n, PCRE2_ANCHORED | PCRE2_DOLLAR_ENDONLY | PCRE2_DOTALL | PCRE2_NO_AUTO_CAPTURE | PCRE2_NEVER_UTF | PCRE2_NEVER_BACKSLASH_C | (fold ? PCRE2_CASELESS : 0),
-		error, &offset, c);
+			     error, &offset, c);
 	pcre2_compile_context_free(c);
 	if (code != NULL && (pcre2_pattern_info(code, PCRE2_INFO_SIZE, &size) != 0 || size > COMPILED_MAX)) {
 		pcre2_code_free(code);
@@ -209,7 +209,8 @@ static const struct entry *compiled(struct regexes *rs, struct str source, bool 
 	return e;
 }
 
-static enum regex_result result(int rc) { return rc >= 0 ? REGEX_YES : rc == PCRE2_ERROR_NOMATCH ? REGEX_NO : REGEX_LIMIT; }
+static enum regex_result result(int rc) { return rc >= 0 ? REGEX_YES : rc == PCRE2_ERROR_NOMATCH ? REGEX_NO
+												 : REGEX_LIMIT; }
 
 enum regex_result regex_match(struct regexes *rs, struct str source, bool fold, struct str subject)
 {
