@@ -38,7 +38,7 @@ CFLAGS_ALL := -std=gnu17 -D_GNU_SOURCE -DSP_VERSION='"$(VERSION)"' -I. $(OPT_$(V
 	-Wmissing-prototypes -Wpointer-arith -Wvla -fstack-protector-strong -fPIE $(shell pkg-config --cflags $(PKGS) 2>/dev/null) $(CFLAGS)
 LDFLAGS_ALL := $(OPT_$(VARIANT)) -Wno-stringop-overflow -Wno-stringop-overread $(if $(filter san,$(VARIANT)),-static-libasan) -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
 SAN_OBJ := $(if $(filter san fuzz,$(VARIANT)),$(B)/common/sys/sanitize.o)
-LIBS_COMMON := $(SAN_OBJ) $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson 2>/dev/null) -lpthread
+LIBS_COMMON := $(SAN_OBJ) $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson libpcre2-8 2>/dev/null) -lpthread
 LIBS_HTTP := $(shell pkg-config --libs libnghttp2 2>/dev/null)
 LIBS_TEST := -lcares $(LIBS_HTTP) -llmdb -lidn2 -lpsl
 

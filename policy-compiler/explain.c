@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "explain.h"
 
-#include <errno.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "../common/base/jsonw.h"
-#include "../common/base/must.h"
+#include "ask.h"
 
 #define NEAR_MAX 20
 
@@ -16,12 +12,8 @@ struct near {
 };
 struct story {
 	struct policy *p;
-	struct facts f;
-	struct canon_host host;
-	const char *malformed;        /* reason: the gateway would answer 400 */
+	struct asked q;
 	struct decision d;
-	const struct pol_dest **all;  /* the destinations that match, the most specific first */
-	unsigned all_n;
 	const struct pol_dest *dest;  /* that decides, or NULL */
 	const struct pol_dest *other; /* same host, another port or scheme */
 	struct near near[NEAR_MAX];
@@ -30,112 +22,56 @@ struct story {
 
 /* --- the request --------------------------------------------------------------------------------------------------- */
 
-/* scheme://authority[path][?query]; what the gateway would refuse as malformed is a result, not an error. */
-static int read_url(struct story *s, const char *url, struct err *err)
+/* The i-th of a request's headers. */
+static bool header_at(const void *arg, unsigned i, struct str *name, struct str *value)
 {
-	struct arena *a = &s->p->mem;
-	struct str u = str_of(url), authority, path, wire;
-	struct canon_path_opts opts = { 0 };
-	const char *q;
-	size_t i = 0;
+	const struct explain_request *r = arg;
+	const char *colon;
 
-	if (str_starts(u, STR("https://"))) {
-		s->f.scheme = SCHEME_HTTPS;
-		u = str_mk(u.p + 8, u.n - 8);
-	} else if (str_starts(u, STR("http://"))) {
-		s->f.scheme = SCHEME_HTTP;
-		u = str_mk(u.p + 7, u.n - 7);
-	} else {
-		return err_set(err, EINVAL, "`%s` is not an http or https URL", url);
-	}
-	while (i < u.n && u.p[i] != '/' && u.p[i] != '?')
-		i++;
-	authority = str_mk(u.p, i);
-	path = str_mk(u.p + i, u.n - i);
-	if (!canon_authority(authority, s->f.scheme == SCHEME_HTTPS ? 443 : 80, &s->host, &s->f.port, &s->malformed))
-		return 0;
-	s->malformed = NULL;
-	s->f.host = str_mk(s->host.text, s->host.len);
-	q = path.n ? memchr(path.p, '?', path.n) : NULL;
-	if (q != NULL) {
-		s->f.has_query = true;
-		s->f.query = str_mk(q + 1, path.n - (size_t)(q - path.p) - 1);
-		path.n = (size_t)(q - path.p);
-	}
-	s->all = arena_alloc(a, (s->p->dest_n + 1ul) * sizeof(const struct pol_dest *));
-	s->all_n = ref_dests(s->p, s->f.scheme, s->f.host, s->f.port, s->all);
-	if (s->all_n > 0) {
-		s->dest = s->all[0];
-		opts = s->dest->paths;
-	}
-	if (path.n == 0)
-		path = STR("/");
-	if (str_eq(path, STR("/*")) && str_eq(s->f.method, STR("OPTIONS"))) { /* there is no other way to write OPTIONS * as a URL */
-		s->f.path = STR("*");
-		return 0;
-	}
-	if (canon_path(a, path, &opts, &wire, &s->f.path, &s->malformed) && (!s->f.has_query || canon_query(s->f.query, opts.raw, &s->malformed)))
-		s->malformed = NULL;
-	return 0;
-}
-
-/* --- both evaluators ----------------------------------------------------------------------------------------------- */
-
-static int by_table(struct story *s, struct err *err)
-{
-	struct arena *a = &s->p->mem;
-	struct table *t;
-	struct dest d;
-	int fd = -1, found;
-
-	if (policy_image(s->p, &fd, err) < 0)
-		return -1;
-	if (table_open(&t, fd, err) < 0) {
-		close(fd);
-		return -1;
-	}
-	found = table_find(t, s->f.scheme, s->f.host, s->f.port, &d);
-	decide(t, found == 1 ? &d : NULL, &s->f, &s->d);
-	/* what it says borrows from the table */
-	s->d.rule = arena_str(a, s->d.rule);
-	s->d.source = arena_str(a, s->d.source);
-	for (unsigned i = 0; i < s->d.allowed_n; i++)
-		s->d.allowed[i] = arena_str(a, s->d.allowed[i]);
-	table_free(t);
-	close(fd);
-	return found < 0 ? err_set(err, EBADMSG, "the table cannot be read") : 0;
-}
-
-static int both(struct story *s, struct err *err)
-{
-	struct decision ref;
-
-	if (by_table(s, err) < 0)
-		return -1;
-	ref_eval(s->p, &s->f, &ref);
-	if (s->d.verdict != ref.verdict || s->d.why != ref.why || !str_eq(s->d.rule, ref.rule) || !str_eq(s->d.source, ref.source))
-		return err_set(err, EPROTO, "the table and the reference evaluator differ on this request (a fault of sallyport's own; the table says %s)", s->d.verdict == VERDICT_ALLOW ? "allow" : "deny");
-	return 0;
+	if (i >= r->header_n)
+		return false;
+	colon = strchr(r->headers[i], ':');
+	*name = str_mk(r->headers[i], colon ? (size_t)(colon - r->headers[i]) : 0);
+	*value = str_of(colon ? colon + 1 + strspn(colon + 1, " \t") : "");
+	return true;
 }
 
 /* --- why not ------------------------------------------------------------------------------------------------------- */
+
+static const char *cond_text(unsigned failed)
+{
+	if (failed & COND_VALID)
+		return "its window of time (`valid`) is not open";
+	if (failed & COND_QUERY)
+		return "its query does not match";
+	if (failed & COND_HEADERS)
+		return "its headers do not match";
+	return failed & COND_REGEX ? "its regular expression does not match" : "its condition on content does not hold";
+}
 
 static void near_rules(struct story *s, const struct pol_dest *d)
 {
 	for (unsigned i = 0; i < d->rule_n && s->near_n < NEAR_MAX; i++) {
 		const struct pol_rule *r = &d->rules[i];
-		bool method = ref_method(r, s->f.method), path = ref_path(r, s->f.path);
+		bool method = ref_method(r, s->q.f.method), path = ref_path(r, s->q.f.path);
 		const char *why;
+		unsigned failed = 0;
 
 		if (r->deny || (!method && !path))
 			continue;
+		if (method && path)
+			ref_cond(r, &s->q.f, &failed);
 		if (d != s->dest) {
-			if (method && path)
+			if (method && path && failed == 0)
 				s->near[s->near_n++] = (struct near){ r, "it would allow this, but its destination is not the one that decides" };
 			continue;
 		}
-		if (method && path)
-			why = s->d.why == DECIDE_DENY_RULE ? "it would allow this, but the deny rule wins" : r->any ? "through ANY a request carries no content" : "a GET or HEAD carries no content";
+		if (method && path && failed != 0)
+			why = cond_text(failed);
+		else if (method && path)
+			why = s->d.why == DECIDE_DENY_RULE ? "it would allow this, but the deny rule wins" : s->d.why == DECIDE_LOOK ? "it depends on the content"
+												     : r->any			     ? "through ANY a request carries no content"
+																     : "a GET or HEAD carries no content";
 		else
 			why = path ? "its methods do not include" : "its path does not match";
 		s->near[s->near_n++] = (struct near){ r, why };
@@ -147,45 +83,34 @@ static void find_near(struct story *s)
 	if (s->d.verdict == VERDICT_ALLOW)
 		return;
 	for (unsigned i = 0; s->dest == NULL && i < s->p->dest_n && s->other == NULL; i++)
-		if (ref_host(str_mk(s->p->dests[i].host.text, s->p->dests[i].host.len), s->f.host))
+		if (ref_host(str_mk(s->p->dests[i].host.text, s->p->dests[i].host.len), s->q.f.host))
 			s->other = &s->p->dests[i];
-	for (unsigned i = 0; i < s->all_n; i++)
-		near_rules(s, s->all[i]);
+	for (unsigned i = 0; i < s->q.all_n; i++)
+		near_rules(s, s->q.all[i]);
 }
 
 static const char *why_text(const struct story *s)
 {
-	if (s->malformed != NULL)
-		return "the request would be refused as malformed";
-	switch (s->d.why) {
-	case DECIDE_NO_DESTINATION:
-		return "no destination has this host, port and scheme";
-	case DECIDE_NO_RULE:
-		return "no allow rule matches";
-	case DECIDE_DENY_RULE:
-		return "a deny rule matches";
-	case DECIDE_CONTENT:
-		return "the rule does not let the request carry content";
-	case DECIDE_ALLOWED:
-		return "an allow rule matches";
-	default:
-		return "the table is damaged";
-	}
+	return s->q.malformed == NULL && s->d.why == DECIDE_LOOK ? "it depends on the content (--data FILE)" : ask_why(&s->q, &s->d);
 }
 
 /* --- printing ------------------------------------------------------------------------------------------------------ */
 
 #define S(s) (int)(s).n, ((s).n ? (s).p : "")
 
-static const char *kind_name(enum inject_kind k) { return k == INJECT_BEARER ? "bearer" : k == INJECT_BASIC ? "basic" : "header"; }
+static const char *kind_name(enum inject_kind k)
+{
+	return k == INJECT_BEARER ? "bearer" : k == INJECT_BASIC ? "basic"
+								 : "header";
+}
 
 static void print_text(const struct story *s, FILE *f)
 {
-	bool allow = s->malformed == NULL && s->d.verdict == VERDICT_ALLOW;
+	bool allow = s->q.malformed == NULL && s->d.verdict == VERDICT_ALLOW;
 
 	fprintf(f, "%s: %s\n", allow ? "allow" : "deny", why_text(s));
-	if (s->malformed != NULL) {
-		fprintf(f, "  check: %s\n", s->malformed);
+	if (s->q.malformed != NULL) {
+		fprintf(f, "  check: %s\n", s->q.malformed);
 		return;
 	}
 	if (s->d.rule.n)
@@ -198,8 +123,8 @@ static void print_text(const struct story *s, FILE *f)
 		const struct near *n = &s->near[i];
 
 		fprintf(f, "  near: %.*s (%.*s): %s", S(n->rule->id), S(n->rule->source), n->why);
-		if (!ref_method(n->rule, s->f.method))
-			fprintf(f, " %.*s", S(s->f.method));
+		if (!ref_method(n->rule, s->q.f.method))
+			fprintf(f, " %.*s", S(s->q.f.method));
 		fputc('\n', f);
 	}
 	if (s->d.allowed_n > 0) {
@@ -240,15 +165,15 @@ static void json_near(struct jsonw *w, const struct story *s)
 
 static void print_json(const struct story *s, FILE *f)
 {
-	bool allow = s->malformed == NULL && s->d.verdict == VERDICT_ALLOW;
+	bool allow = s->q.malformed == NULL && s->d.verdict == VERDICT_ALLOW;
 	struct buf b = { 0 };
 	struct jsonw w = jsonw_on(&b);
 
 	jsonw_open(&w, '{');
 	jsonw_kz(&w, "verdict", allow ? "allow" : "deny");
 	jsonw_kz(&w, "why", why_text(s));
-	if (s->malformed != NULL)
-		jsonw_kz(&w, "malformed", s->malformed);
+	if (s->q.malformed != NULL)
+		jsonw_kz(&w, "malformed", s->q.malformed);
 	json_text(&w, "rule", s->d.rule);
 	json_text(&w, "source", s->d.source);
 	json_text(&w, "destination", s->dest ? s->dest->id : STR_NONE);
@@ -267,33 +192,31 @@ static void print_json(const struct story *s, FILE *f)
 	buf_fini(&b);
 }
 
-static bool method_ok(const char *m)
-{
-	size_t n = strspn(m, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~"); /* RFC 9110 5.6.2 */
-
-	return n > 0 && m[n] == 0;
-}
-
 int explain(struct policy *p, const struct explain_request *r, bool json, FILE *out, struct err *err)
 {
 	struct story s = { .p = p };
+	struct asker k;
+	int ret = 3;
 
-	if (!method_ok(r->method)) {
-		err_set(err, EINVAL, "`%s` is not a method", r->method);
-		return 2;
+	s.q.f = (struct facts){ .method = str_of(r->method), .has_content = r->content, .content = r->held, .now_s = r->now_s, .field = header_at, .field_arg = r };
+	if (asker_init(&k, p, err) < 0)
+		return 3;
+	if (ask_url(&k, &p->mem, str_of(r->url), &s.q, err) < 0) {
+		ret = 2;
+		goto out;
 	}
-	s.f.method = str_of(r->method);
-	s.f.has_content = r->content;
-	if (read_url(&s, r->url, err) < 0)
-		return 2;
-	if (s.malformed == NULL) {
-		if (both(&s, err) < 0)
-			return 3;
+	s.dest = s.q.all_n > 0 ? s.q.all[0] : NULL;
+	if (s.q.malformed == NULL) {
+		if (ask_decide(&k, &s.q, &s.d, err) < 0)
+			goto out;
 		find_near(&s);
 	}
 	if (json)
 		print_json(&s, out);
 	else
 		print_text(&s, out);
-	return s.malformed == NULL && s.d.verdict == VERDICT_ALLOW ? 0 : 1;
+	ret = s.q.malformed == NULL && s.d.verdict == VERDICT_ALLOW ? 0 : 1;
+out:
+	asker_fini(&k);
+	return ret;
 }

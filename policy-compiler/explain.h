@@ -5,9 +5,14 @@
 
 #include "model.h"
 
+#define EXPLAIN_HEADERS_MAX 64
 struct explain_request {
 	const char *method, *url;
-	bool content; /* the request has some */
+	bool content;                             /* the request has some */
+	const struct str *held;                   /* and this is it, or NULL */
+	const char *headers[EXPLAIN_HEADERS_MAX]; /* "Name: value" */
+	unsigned header_n;
+	uint64_t now_s;
 };
 /*
  * What the policy does with a request, by the table (the gateway's own code) and by ref_eval, which must agree; written to

@@ -85,6 +85,12 @@ static void on_destinations(void *arg, const struct schema_row *row, const struc
 		load_destination(arg, v->items[i]);
 }
 
+static void on_tests(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	load_tests(arg, v->node);
+}
+
 static void on_sandbox(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
@@ -99,9 +105,9 @@ static const struct schema_row top_rows[] = {
 	{ "limits", SCHEMA_MAP, false, on_limits, NULL, 0, 0 },
 	{ "secrets", SCHEMA_MAP, false, on_secrets, NULL, 0, 0 },
 	{ "destinations", SCHEMA_LIST, false, on_destinations, NULL, 0, 0 },
+	{ "tests", SCHEMA_LIST, false, on_tests, NULL, 0, 0 },
 	{ "sandbox", SCHEMA_MAP, false, on_sandbox, NULL, 0, 0 },
 	{ "extends", SCHEMA_LATER, false, NULL, "policies that build on others", 0, 0 },
-	{ "tests", SCHEMA_LATER, false, NULL, "tests in the policy", 0, 0 },
 	{ "mode", SCHEMA_LATER, false, NULL, "observing", 0, 0 },
 	{ "until", SCHEMA_LATER, false, NULL, "observing", 0, 0 },
 	{ "vars", SCHEMA_LATER, false, NULL, "variables", 0, 0 },
@@ -153,7 +159,7 @@ static void check_equal_dests(struct load *l)
 struct named {
 	struct str id;
 	struct pol_place at;
-	bool dest, given;
+	bool dest, given, cond;
 	unsigned of; /* number of the destination */
 };
 
@@ -173,13 +179,14 @@ static void check_ids(struct load *l)
 	const struct policy *p = l->p;
 	struct named *all = must_calloc(p->dest_n + p->rule_n + 1ul, sizeof(*all));
 	size_t n = 0;
+	bool quiet = l->d->errors > 0; /* what an error left out would only be noise */
 
 	for (unsigned i = 0; i < p->dest_n; i++) {
 		const struct pol_dest *d = &p->dests[i];
 
-		all[n++] = (struct named){ d->id, d->at, true, d->id_given, i };
+		all[n++] = (struct named){ d->id, d->at, true, d->id_given, false, i };
 		for (unsigned k = 0; k < d->rule_n; k++)
-			all[n++] = (struct named){ d->rules[k].id, d->rules[k].at, false, d->rules[k].id_given, i };
+			all[n++] = (struct named){ d->rules[k].id, d->rules[k].at, false, d->rules[k].id_given, d->rules[k].cond != NULL, i };
 	}
 	qsort(all, n, sizeof(*all), by_id);
 	for (size_t i = 1; i < n; i++) {
@@ -189,7 +196,9 @@ static void check_ids(struct load *l)
 			continue;
 		if (x->given && y->given)
 			diag_error(l->d, y->at.line, y->at.col, "the id `%.*s` is given already, at line %u", DIAG_STR(y->id), x->at.line);
-		else if (!x->dest && !y->dest && x->of == y->of)
+		else if (!quiet && !x->dest && !y->dest && x->of == y->of && (x->cond || y->cond))
+			diag_warning(l->d, y->at.line, y->at.col, "records would not tell this rule from that of line %u: give it an `id`", x->at.line);
+		else if (!x->dest && !y->dest && x->of == y->of && !x->cond && !y->cond)
 			diag_warning(l->d, y->at.line, y->at.col, "the same rule stands at line %u already", x->at.line);
 	}
 	free(all);
@@ -330,3 +339,5 @@ void policy_free(struct policy *p)
 	arena_fini(&p->mem);
 	memset(p, 0, sizeof(*p));
 }
+
+struct schema_rows load_rows_top(void) { return (struct schema_rows){ SCHEMA_ROWS(top_rows) }; }

@@ -28,7 +28,42 @@ void load_secrets(struct load *l, const struct yaml_node *map);
 void load_destination(struct load *l, struct yaml_node *n);
 /* One rule, without its id unless one is given. */
 bool load_rule(struct load *l, struct yaml_node *n, const struct canon_path_opts *paths, bool deny, struct pol_rule *r);
+/* Conditions of a rule. All report to l->d. */
+void load_query_text(struct load *l, const struct yaml_node *at, struct str query, struct pol_rule *r); /* k=glob|glob&k2=... */
+void load_query(struct load *l, const struct yaml_node *n, struct pol_rule *r);
+void load_headers(struct load *l, const struct yaml_node *n, struct pol_rule *r);
+void load_regex(struct load *l, const struct yaml_node *n, struct str source, struct pol_rule *r);
+void load_valid(struct load *l, const struct yaml_node *n, struct pol_rule *r);
+void load_body(struct load *l, const struct yaml_node *n, struct pol_rule *r);
+struct pol_cond *load_cond(struct load *l, struct pol_rule *r, unsigned part); /* the rule's, which has that part from now on */
+bool load_texts(struct load *l, const struct yaml_node *n, const char *what, bool literal, struct pol_texts *to);
+bool load_values(struct load *l, const struct yaml_node *map, const char *what, const struct pol_rule *r, bool required, struct pol_values *to);
+/* 2026-11-30 (its first second, UTC) or 2026-11-30T12:00:00Z, or with +01:00. */
+bool load_time(struct str s, uint64_t *seconds);
 void load_injects(struct load *l, const struct yaml_node *list, struct pol_dest *proto);
 void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d);
+void load_tests(struct load *l, const struct yaml_node *list); /* after secrets */
 void load_sandbox(struct load *l, const struct yaml_node *n);
+/* The rows by which each map of a policy is read, for editors (schema_json.c). */
+struct schema_rows load_rows_top(void);
+struct schema_rows load_rows_graphql(void);
+struct schema_rows load_rows_mcp(void);
+struct schema_rows load_rows_jsonrpc(void);
+struct schema_rows load_rows_git(void);
+struct schema_rows load_rows_body(void);
+struct schema_rows load_rows_value(void);
+struct schema_rows load_rows_valid(void);
+struct schema_rows load_rows_tls(void);
+struct schema_rows load_rows_paths(void);
+struct schema_rows load_rows_dest(void);
+struct schema_rows load_rows_limits(void);
+struct schema_rows load_rows_rule(void);
+struct schema_rows load_rows_fs(void);
+struct schema_rows load_rows_environment(void);
+struct schema_rows load_rows_process(void);
+struct schema_rows load_rows_resource(void);
+struct schema_rows load_rows_sandbox(void);
+struct schema_rows load_rows_secret(void);
+struct schema_rows load_rows_inject(void);
+struct schema_rows load_rows_test(void);
 #endif

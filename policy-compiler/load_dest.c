@@ -372,3 +372,7 @@ void load_destination(struct load *l, struct yaml_node *n)
 		for (unsigned k = 0; k < c.port_n; k++)
 			add_dest(&c, h, c.ports[k], single);
 }
+
+struct schema_rows load_rows_tls(void) { return (struct schema_rows){ SCHEMA_ROWS(tls_rows) }; }
+struct schema_rows load_rows_paths(void) { return (struct schema_rows){ SCHEMA_ROWS(paths_rows) }; }
+struct schema_rows load_rows_dest(void) { return (struct schema_rows){ SCHEMA_ROWS(dest_rows) }; }

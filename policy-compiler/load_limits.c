@@ -62,3 +62,5 @@ struct dest_limits limits_both(const struct dest_limits *a, const struct dest_li
 		.total_ms = (uint32_t)smaller(a->total_ms, b->total_ms),
 	};
 }
+
+struct schema_rows load_rows_limits(void) { return (struct schema_rows){ SCHEMA_ROWS(limits_rows) }; }

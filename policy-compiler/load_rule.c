@@ -34,10 +34,6 @@ static bool add_method(struct load *l, const struct yaml_node *at, struct str m,
 		ERROR_AT(l, at, "TRACE is never forwarded: it would echo what is injected");
 		return false;
 	}
-	if (!r->deny && str_eq(m, STR("WEBSOCKET"))) {
-		ERROR_AT(l, at, "`WEBSOCKET` rules are not supported by this version of sallyport");
-		return false;
-	}
 	for (unsigned i = 0; i < r->method_n; i++) {
 		if (str_eq(r->methods[i], m)) {
 			ERROR_AT(l, at, "the method %.*s stands twice", DIAG_STR(m));
@@ -83,7 +79,7 @@ static const char *path_text(const char *reason, struct str path)
 static bool load_pattern(struct load *l, const struct yaml_node *at, struct str path, const struct canon_path_opts *paths, struct pol_rule *r)
 {
 	struct canon_path_opts o = *paths;
-	const char *reason;
+	const char *reason, *mark;
 	struct str wire, p;
 
 	r->written = path;
@@ -98,9 +94,10 @@ static bool load_pattern(struct load *l, const struct yaml_node *at, struct str 
 			ERROR_AT(l, at, "the path of a rule begins with /: `%.*s`", DIAG_STR(path));
 		return false;
 	}
-	if (memchr(path.p, '?', path.n) != NULL) {
-		ERROR_AT(l, at, "query conditions (`?`) are not supported by this version of sallyport; a rule without one lets any query pass");
-		return false;
+	mark = memchr(path.p, '?', path.n);
+	if (mark != NULL) {
+		load_query_text(l, at, str_mk(mark + 1, path.n - (size_t)(mark - path.p) - 1), r);
+		path.n = (size_t)(mark - path.p);
 	}
 	o.pattern = true;
 	if (!canon_path(l->a, path, &o, &wire, &p, &reason)) {
@@ -171,8 +168,8 @@ static bool split_text(struct load *l, const struct yaml_node *n, struct str *me
 struct rule_ctx {
 	struct load *l;
 	struct pol_rule *r;
-	struct str method, path;
-	const struct yaml_node *path_node;
+	struct str method, path, regex;
+	const struct yaml_node *path_node, *query_node;
 };
 
 static void on_method(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -210,20 +207,84 @@ static void on_id(void *arg, const struct schema_row *row, const struct schema_v
 		ERROR_AT(c->l, v->node, "an id has 200 characters at most");
 }
 
+static void on_regex(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct rule_ctx *c = arg;
+
+	(void)row;
+	c->regex = v->text;
+	load_regex(c->l, v->node, v->text, c->r);
+}
+
+static void on_query(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct rule_ctx *c = arg;
+
+	(void)row;
+	c->query_node = v->key;
+	load_query(c->l, v->node, c->r);
+}
+
+static void on_headers(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct rule_ctx *c = arg;
+
+	(void)row;
+	load_headers(c->l, v->node, c->r);
+}
+
+static void on_body(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct rule_ctx *c = arg;
+
+	(void)row;
+	load_body(c->l, v->node, c->r);
+}
+
+static void on_valid(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct rule_ctx *c = arg;
+
+	(void)row;
+	load_valid(c->l, v->node, c->r);
+}
+
 static const struct schema_row rule_rows[] = {
 	{ "method", SCHEMA_ONE_OR_MORE, true, on_method, NULL, 0, 0 },
-	{ "path", SCHEMA_TEXT, true, on_path, NULL, 0, 0 },
+	{ "path", SCHEMA_TEXT, false, on_path, NULL, 0, 0 },
+	{ "regex", SCHEMA_TEXT, false, on_regex, NULL, 0, 0 },
+	{ "query", SCHEMA_ANY, false, on_query, NULL, 0, 0 },
+	{ "headers", SCHEMA_MAP, false, on_headers, NULL, 0, 0 },
+	{ "body", SCHEMA_ANY, false, on_body, NULL, 0, 0 },
+	{ "valid", SCHEMA_MAP, false, on_valid, NULL, 0, 0 },
 	{ "id", SCHEMA_TEXT, false, on_id, NULL, 0, 0 },
-	{ "regex", SCHEMA_LATER, false, NULL, "regular expressions", 0, 0 },
-	{ "query", SCHEMA_LATER, false, NULL, "query conditions", 0, 0 },
-	{ "headers", SCHEMA_LATER, false, NULL, "header conditions", 0, 0 },
-	{ "body", SCHEMA_LATER, false, NULL, "conditions on content", 0, 0 },
 	{ "limits", SCHEMA_LATER, false, NULL, "limits of one rule", 0, 0 },
-	{ "valid", SCHEMA_LATER, false, NULL, "windows of time", 0, 0 },
 	{ "uses", SCHEMA_LATER, false, NULL, "counted grants", 0, 0 },
 	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },
 	{ "programs", SCHEMA_LATER, false, NULL, "rules by program", 0, 0 },
 };
+
+/* A regex stands on the pattern that every path has; the expression is a condition beside it. */
+static bool path_or_regex(struct rule_ctx *c, const struct yaml_node *n)
+{
+	struct buf b = { 0 };
+
+	if ((c->path.n > 0) == (c->regex.n > 0)) {
+		ERROR_AT(c->l, n, c->path.n > 0 ? "a rule has a `path` or a `regex`, not both" : "a rule needs a `path`, or a `regex`");
+		return false;
+	}
+	if (c->query_node != NULL && c->path.n > 0 && memchr(c->path.p, '?', c->path.n) != NULL) {
+		ERROR_AT(c->l, c->query_node, "the query stands in the path already: one of the two");
+		return false;
+	}
+	if (c->regex.n == 0)
+		return true;
+	c->r->pattern = STR("/**");
+	buf_addf(&b, "regex %.*s", (int)c->regex.n, c->regex.p);
+	c->r->written = arena_str(c->l->a, buf_str(&b));
+	buf_fini(&b);
+	return true;
+}
 
 bool load_rule(struct load *l, struct yaml_node *n, const struct canon_path_opts *paths, bool deny, struct pol_rule *r)
 {
@@ -240,11 +301,13 @@ bool load_rule(struct load *l, struct yaml_node *n, const struct canon_path_opts
 			ERROR_AT(l, n, "the rule `%.*s` was read as a map because of the `: ` in it: quote the whole rule", DIAG_STR(key->text));
 			return false;
 		}
-		if (!schema_parse(l->d, n, "a rule", SCHEMA_ROWS(rule_rows), &c))
+		if (!schema_parse(l->d, n, "a rule", SCHEMA_ROWS(rule_rows), &c) || !path_or_regex(&c, n))
 			return false;
 	} else {
 		ERROR_AT(l, n, n->kind == YAML_NULL ? "an empty rule" : "a rule is text, `METHOD PATH`, or a map (a path with [ ] in it must be quoted)");
 		return false;
 	}
-	return load_methods(l, n, c.method, r) && load_pattern(l, c.path_node, c.path, paths, r);
+	return load_methods(l, n, c.method, r) && (c.regex.n > 0 || load_pattern(l, c.path_node, c.path, paths, r));
 }
+
+struct schema_rows load_rows_rule(void) { return (struct schema_rows){ SCHEMA_ROWS(rule_rows) }; }

@@ -191,3 +191,9 @@ void load_sandbox(struct load *l, const struct yaml_node *n)
 
 	schema_parse(l->d, n, "sandbox", SCHEMA_ROWS(sandbox_rows), &c);
 }
+
+struct schema_rows load_rows_fs(void) { return (struct schema_rows){ SCHEMA_ROWS(fs_rows) }; }
+struct schema_rows load_rows_environment(void) { return (struct schema_rows){ SCHEMA_ROWS(environment_rows) }; }
+struct schema_rows load_rows_process(void) { return (struct schema_rows){ SCHEMA_ROWS(process_rows) }; }
+struct schema_rows load_rows_resource(void) { return (struct schema_rows){ SCHEMA_ROWS(resource_rows) }; }
+struct schema_rows load_rows_sandbox(void) { return (struct schema_rows){ SCHEMA_ROWS(sandbox_rows) }; }

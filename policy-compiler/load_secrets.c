@@ -284,3 +284,6 @@ void load_injects(struct load *l, const struct yaml_node *list, struct pol_dest 
 		d->injects[d->inject_n++] = c.in;
 	}
 }
+
+struct schema_rows load_rows_secret(void) { return (struct schema_rows){ SCHEMA_ROWS(secret_rows) }; }
+struct schema_rows load_rows_inject(void) { return (struct schema_rows){ SCHEMA_ROWS(inject_rows) }; }

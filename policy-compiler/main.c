@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sallyport-policy: the tools of the people who edit policies. Nothing here executes anything or reads a secret. */
+#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "diff.h"
 #include "explain.h"
+#include "fmt.h"
+#include "import.h"
+#include "init.h"
+#include "load.h"
+#include "log.h"
+#include "schema_json.h"
+#include "try.h"
 #include "trust.h"
 
 enum { EXIT_GOOD = 0, EXIT_FOUND = 1, EXIT_USAGE = 2 };
@@ -13,7 +27,15 @@ static int usage(FILE *f)
 {
 	fprintf(f, "usage: sallyport policy check FILE...\n"
 		   "       sallyport policy compile [--trusted] [--state DIR] FILE -o TABLE\n"
-		   "       sallyport policy explain [--json] [--content] FILE METHOD URL\n"
+		   "       sallyport policy test [--junit] FILE\n"
+		   "       sallyport policy explain [--json] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
+		   "       sallyport policy fmt [--check | -w] FILE...\n"
+		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW\n"
+		   "       sallyport policy replay [--json] FILE LOG...\n"
+		   "       sallyport policy suggest LOG...\n"
+		   "       sallyport policy import [--any-program] openshell|sandbox-runtime FILE\n"
+		   "       sallyport policy schema\n"
+		   "       sallyport init [-o FILE] PRESET | npm|pip|cargo|go|maven|apt [URL...]\n"
 		   "       sallyport trust [--check] [--state DIR] [FILE]\n");
 	return EXIT_USAGE;
 }
@@ -39,6 +61,20 @@ static int load(struct policy *p, const char *file, unsigned *warnings)
 
 static const char *plural(unsigned n) { return n == 1 ? "" : "s"; }
 
+/* Rules that let any query pass on destinations with a secret: whoever reads the summary may want to close some. */
+static unsigned open_queries(const struct policy *p)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		const struct pol_dest *d = &p->dests[i];
+
+		for (unsigned k = 0; d->inject_n > 0 && k < d->rule_n; k++)
+			n += !d->rules[k].deny && (d->rules[k].cond == NULL || (d->rules[k].cond->parts & COND_QUERY) == 0);
+	}
+	return n;
+}
+
 static int cmd_check(int argc, char **argv)
 {
 	int ret = EXIT_GOOD;
@@ -49,10 +85,16 @@ static int cmd_check(int argc, char **argv)
 		struct policy p;
 		unsigned warnings;
 
-		if (load(&p, argv[i], &warnings) < 0)
+		if (load(&p, argv[i], &warnings) < 0) {
 			ret = EXIT_FOUND;
-		else
-			printf("%s: ok: %u destination%s, %u rule%s, %u secret%s, %u warning%s\n", argv[i], p.dest_n, plural(p.dest_n), p.rule_n, plural(p.rule_n), p.secret_n, plural(p.secret_n), warnings, plural(warnings));
+		} else {
+			unsigned open = open_queries(&p);
+
+			printf("%s: ok: %u destination%s, %u rule%s, %u secret%s, %u warning%s", argv[i], p.dest_n, plural(p.dest_n), p.rule_n, plural(p.rule_n), p.secret_n, plural(p.secret_n), warnings, plural(warnings));
+			if (open > 0)
+				printf("; %u rule%s beside a secret let%s any query pass", open, plural(open), open == 1 ? "s" : "");
+			putchar('\n');
+		}
 		policy_free(&p);
 	}
 	return ret;
@@ -71,6 +113,41 @@ static int trusted(const struct policy *p, const char *file, const char *state)
 		return EXIT_GOOD;
 	fprintf(stderr, "sallyport: %s %s; read it, then: sallyport trust %s\n", file, t == TRUST_CHANGED ? "has changed since it was trusted" : "is not trusted", file);
 	return EXIT_FOUND;
+}
+
+/* A policy that says other things than its own tests is not handed out. */
+static bool tests_pass(struct policy *p, const char *file)
+{
+	struct err err = ERR_INIT;
+	int failed = p->test_n ? try_policy(p, file, TRY_FAILURES, stderr, &err) : 0;
+
+	if (failed < 0)
+		fail(EXIT_FOUND, &err);
+	return failed == 0;
+}
+
+static int cmd_test(int argc, char **argv)
+{
+	static const struct option options[] = { { "junit", 0, NULL, 'j' }, { 0 } };
+	enum try_form form = TRY_TAP;
+	struct policy p;
+	struct err err = ERR_INIT;
+	int o, ret = EXIT_FOUND;
+
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o != 'j')
+			return usage(stderr);
+		form = TRY_JUNIT;
+	}
+	if (optind + 1 != argc)
+		return usage(stderr);
+	if (load(&p, argv[optind], NULL) == 0) {
+		int failed = try_policy(&p, argv[optind], form, stdout, &err);
+
+		ret = failed < 0 ? fail(3, &err) : failed > 0 ? EXIT_FOUND : EXIT_GOOD;
+	}
+	policy_free(&p);
+	return ret;
 }
 
 static int cmd_compile(int argc, char **argv)
@@ -95,26 +172,49 @@ static int cmd_compile(int argc, char **argv)
 	if (out == NULL || out[0] == 0 || optind + 1 != argc)
 		return usage(stderr);
 	/* the same octets are digested, checked and compiled: nobody can change the file in between */
-	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD))
+	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && tests_pass(&p, argv[optind]))
 		ret = policy_write(&p, out, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
 	policy_free(&p);
 	return ret;
 }
 
+/* A file of at most `max` octets. 0 or -1 + err. */
+static int read_file(const char *file, size_t max, struct buf *b, struct err *err)
+{
+	FILE *f = strcmp(file, "-") == 0 ? stdin : fopen(file, "re");
+	size_t k;
+
+	if (f == NULL)
+		return err_errno(err, file);
+	while (buf_len(b) <= max && (k = fread(buf_room(b, 8192), 1, 8192, f)) > 0)
+		buf_commit(b, k);
+	if (f != stdin)
+		fclose(f);
+	return buf_len(b) > max ? err_set(err, EFBIG, "%s: more than %zu octets", file, max) : 0;
+}
+
 static int cmd_explain(int argc, char **argv)
 {
-	static const struct option options[] = { { "json", 0, NULL, 'j' }, { "content", 0, NULL, 'c' }, { 0 } };
-	struct explain_request r = { 0 };
+	static const struct option options[] = { { "json", 0, NULL, 'j' }, { "content", 0, NULL, 'c' }, { "header", 1, NULL, 'H' }, { "data", 1, NULL, 'd' }, { "at", 1, NULL, 'a' }, { 0 } };
+	struct explain_request r = { .now_s = (uint64_t)time(NULL) };
 	bool json = false;
 	struct policy p;
 	struct err err = ERR_INIT;
-	int o, ret;
+	struct buf content = { 0 };
+	struct str held;
+	int o, ret = EXIT_USAGE;
 
-	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while ((o = getopt_long(argc, argv, "H:", options, NULL)) != -1) {
 		if (o == 'j')
 			json = true;
 		else if (o == 'c')
 			r.content = true;
+		else if (o == 'H' && strchr(optarg, ':') != NULL && r.header_n < EXPLAIN_HEADERS_MAX)
+			r.headers[r.header_n++] = optarg;
+		else if (o == 'a' && load_time(str_of(optarg), &r.now_s))
+			continue;
+		else if (o == 'd' && r.held == NULL)
+			r.held = &held, held = str_of(optarg);
 		else
 			return usage(stderr);
 	}
@@ -122,6 +222,14 @@ static int cmd_explain(int argc, char **argv)
 		return usage(stderr);
 	r.method = argv[optind + 1];
 	r.url = argv[optind + 2];
+	if (r.held != NULL) {
+		if (read_file(held.p, BODY_HELD_MAX, &content, &err) < 0) {
+			ret = fail(EXIT_USAGE, &err);
+			goto out;
+		}
+		held = buf_str(&content);
+		r.content = held.n > 0;
+	}
 	if (load(&p, argv[optind], NULL) < 0) {
 		ret = EXIT_FOUND;
 	} else {
@@ -130,6 +238,227 @@ static int cmd_explain(int argc, char **argv)
 			ret = fail(ret, &err);
 	}
 	policy_free(&p);
+out:
+	buf_fini(&content);
+	return ret;
+}
+
+/* Through a new file beside it, which takes its place and its mode. */
+static int replace_file(const char *file, const struct buf *text, struct err *err)
+{
+	struct buf name = { 0 };
+	struct stat st;
+	int fd = -1, ret = -1;
+	char *tmp;
+
+	buf_addf(&name, "%s.XXXXXX", file);
+	buf_addc(&name, 0);
+	tmp = (char *)buf_data(&name);
+	if (lstat(file, &st) != 0 || !S_ISREG(st.st_mode) || (fd = mkostemp(tmp, O_CLOEXEC)) < 0) {
+		err_errno(err, file);
+		goto out;
+	}
+	if (fchmod(fd, st.st_mode & 07777) != 0 || write(fd, buf_data(text), buf_len(text)) != (ssize_t)buf_len(text) || fsync(fd) != 0 || rename(tmp, file) != 0) {
+		err_errno(err, file);
+		unlink(tmp);
+		goto out;
+	}
+	ret = 0;
+out:
+	if (fd >= 0)
+		close(fd);
+	buf_fini(&name);
+	return ret;
+}
+
+static int fmt_file(const char *file, char mode)
+{
+	struct diag d = { .file = file };
+	struct buf text = { 0 }, out = { 0 };
+	struct err err = ERR_INIT;
+	int ret = EXIT_FOUND;
+
+	if (read_file(file, YAML_SIZE_MAX, &text, &err) < 0) {
+		fail(EXIT_FOUND, &err);
+	} else if (fmt_policy(buf_str(&text), &out, &d) < 0) {
+		fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
+	} else if (mode == 'p') {
+		fwrite(buf_data(&out), 1, buf_len(&out), stdout);
+		ret = EXIT_GOOD;
+	} else if (str_eq(buf_str(&text), buf_str(&out))) {
+		ret = EXIT_GOOD;
+	} else if (mode == 'c') {
+		printf("%s\n", file);
+	} else {
+		ret = replace_file(file, &out, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
+	}
+	diag_fini(&d);
+	buf_fini(&text);
+	buf_fini(&out);
+	return ret;
+}
+
+static int cmd_fmt(int argc, char **argv)
+{
+	static const struct option options[] = { { "check", 0, NULL, 'c' }, { "write", 0, NULL, 'w' }, { 0 } };
+	char mode = 'p';
+	int o, ret = EXIT_GOOD;
+
+	while ((o = getopt_long(argc, argv, "w", options, NULL)) != -1) {
+		if (o != 'c' && o != 'w')
+			return usage(stderr);
+		mode = (char)o;
+	}
+	if (optind == argc)
+		return usage(stderr);
+	for (int i = optind; i < argc; i++)
+		if (fmt_file(argv[i], mode) != EXIT_GOOD)
+			ret = EXIT_FOUND;
+	return ret;
+}
+
+static int cmd_diff(int argc, char **argv)
+{
+	static const struct option options[] = { { "json", 0, NULL, 'j' }, { "markdown", 0, NULL, 'm' }, { "fail-on", 1, NULL, 'f' }, { 0 } };
+	enum diff_form form = DIFF_TEXT;
+	bool fail_on_widen = false;
+	struct policy old = { 0 }, new = { 0 };
+	struct diff_result r;
+	struct err err = ERR_INIT;
+	int o, ret = EXIT_USAGE;
+
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o == 'j')
+			form = DIFF_JSON;
+		else if (o == 'm')
+			form = DIFF_MARKDOWN;
+		else if (o == 'f' && strcmp(optarg, "widen") == 0)
+			fail_on_widen = true;
+		else
+			return usage(stderr);
+	}
+	if (optind + 2 != argc)
+		return usage(stderr);
+	if (load(&old, argv[optind], NULL) == 0 && load(&new, argv[optind + 1], NULL) == 0) {
+		if (diff_policies(&old, &new, form, stdout, &r, &err) < 0)
+			ret = fail(3, &err);
+		else /* what was not walked may be wider too */
+			ret = fail_on_widen && (r.widened > 0 || r.cut) ? EXIT_FOUND : EXIT_GOOD;
+	}
+	policy_free(&old);
+	policy_free(&new);
+	return ret;
+}
+
+static int cmd_replay(int argc, char **argv)
+{
+	static const struct option options[] = { { "json", 0, NULL, 'j' }, { 0 } };
+	struct policy p;
+	struct err err = ERR_INIT;
+	bool json = false;
+	int o, ret = EXIT_FOUND;
+
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o != 'j')
+			return usage(stderr);
+		json = true;
+	}
+	if (optind + 2 > argc)
+		return usage(stderr);
+	if (load(&p, argv[optind], NULL) == 0) {
+		int changed = replay(&p, argv + optind + 1, argc - optind - 1, json, stdout, &err);
+
+		ret = changed < 0 ? fail(3, &err) : changed > 0 ? EXIT_FOUND : EXIT_GOOD;
+	}
+	policy_free(&p);
+	return ret;
+}
+
+static int cmd_suggest(int argc, char **argv)
+{
+	struct err err = ERR_INIT;
+
+	if (getopt_long(argc, argv, "", (const struct option[]){ { 0 } }, NULL) != -1 || optind == argc)
+		return usage(stderr);
+	return suggest(argv + optind, argc - optind, stdout, &err) < 0 ? fail(EXIT_FOUND, &err) : EXIT_GOOD;
+}
+
+static int cmd_import(int argc, char **argv)
+{
+	static const struct option options[] = { { "any-program", 0, NULL, 'a' }, { 0 } };
+	struct diag d = { 0 }, again = { .file = "the imported policy" };
+	struct buf text = { 0 }, out = { 0 };
+	struct err err = ERR_INIT;
+	bool any_program = false;
+	struct policy p = { 0 };
+	int o, ret = EXIT_FOUND;
+
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o != 'a')
+			return usage(stderr);
+		any_program = true;
+	}
+	if (optind + 2 != argc || import_kind_of(argv[optind]) == IMPORT_NONE)
+		return usage(stderr);
+	d.file = argv[optind + 1];
+	if (read_file(d.file, YAML_SIZE_MAX, &text, &err) < 0) {
+		ret = fail(EXIT_FOUND, &err);
+	} else if (import_policy(import_kind_of(argv[optind]), buf_str(&text), any_program, &out, &d) == 0) {
+		/* what comes out is a policy, or it does not come out */
+		ret = policy_parse(&p, (const char *)buf_data(&out), buf_len(&out), NULL, &again) == 0 ? EXIT_GOOD : EXIT_FOUND;
+		if (ret == EXIT_GOOD)
+			fwrite(buf_data(&out), 1, buf_len(&out), stdout);
+	}
+	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
+	fwrite(buf_str(&again.out).p, 1, buf_len(&again.out), stderr);
+	policy_free(&p);
+	diag_fini(&d);
+	diag_fini(&again);
+	buf_fini(&text);
+	buf_fini(&out);
+	return ret;
+}
+
+static int cmd_schema(int argc, char **argv)
+{
+	struct buf b = { 0 };
+
+	(void)argv;
+	if (argc != 1)
+		return usage(stderr);
+	schema_json(&b);
+	fwrite(buf_data(&b), 1, buf_len(&b), stdout);
+	buf_fini(&b);
+	return EXIT_GOOD;
+}
+
+static int cmd_init(int argc, char **argv)
+{
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { 0 } };
+	const char *file = "sallyport.yaml";
+	struct buf text = { 0 };
+	struct err err = ERR_INIT;
+	int o, ret = EXIT_FOUND;
+
+	while ((o = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
+		if (o != 'o')
+			return usage(stderr);
+		file = optarg;
+	}
+	if (optind == argc)
+		return usage(stderr);
+	if (init_text(argv[optind], argv + optind + 1, argc - optind - 1, &text, &err) < 0) {
+		ret = fail(EXIT_FOUND, &err);
+	} else if (strcmp(file, "-") == 0) {
+		fwrite(buf_data(&text), 1, buf_len(&text), stdout);
+		ret = EXIT_GOOD;
+	} else if (init_write(file, &text, &err) < 0) {
+		ret = fail(EXIT_FOUND, &err);
+	} else {
+		fprintf(stderr, "sallyport: %s is written; read it, then: sallyport trust %s\n", file, file);
+		ret = EXIT_GOOD;
+	}
+	buf_fini(&text);
 	return ret;
 }
 
@@ -175,7 +504,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*fn)(int, char **);
-	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "explain", cmd_explain }, { "trust", cmd_trust } };
+	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "fmt", cmd_fmt }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "import", cmd_import }, { "schema", cmd_schema }, { "init", cmd_init }, { "trust", cmd_trust } };
 
 	if (argc < 2)
 		return usage(stderr);

@@ -3,6 +3,7 @@
 #define SP_POLICY_MODEL_H
 /* A policy as read from YAML and checked: what the compiler writes and ref_eval evaluates. Everything lives in one arena. */
 #include "../common/conf/schema.h"
+#include "../common/policy/cond.h"
 #include "../common/policy/decide.h"
 
 #define POLICY_RULES_MAX 1000000u  /* of all destinations, a list of hosts counted for each */
@@ -21,12 +22,37 @@ struct pol_secret {
 	bool used;
 	struct pol_place at;
 };
+struct pol_texts { /* patterns, in which GLOB_STAR is any characters */
+	struct str *s;
+	unsigned n;
+};
+struct pol_value { /* a key, a header's name or a pointer, and what may stand there */
+	struct str key;
+	bool any, required;
+	struct pol_texts patterns;
+};
+struct pol_values {
+	struct pol_value *v;
+	unsigned n;
+};
+struct pol_cond {
+	unsigned parts; /* COND_* */
+	uint64_t from_s, until_s;
+	struct pol_values query, headers;
+	struct str regex;
+	enum cond_body body;
+	unsigned graphql_types;
+	bool git_delete;
+	struct pol_texts fields, names, tools, methods, refs;
+	struct pol_values values; /* of JSON, or a tool's arguments */
+};
 struct pol_rule {
 	bool deny, any;
 	struct str *methods;
 	unsigned method_n;
 	struct str pattern; /* canonical match form */
 	struct str written; /* as in the file, without the method */
+	struct pol_cond *cond; /* or NULL */
 	struct str id, source;
 	bool id_given;
 	struct pol_place at;
@@ -59,6 +85,19 @@ struct pol_dest {
 	struct pol_inject *injects;
 	unsigned inject_n;
 };
+/* One entry of `tests`: what the policy must say of a request. */
+struct pol_test {
+	bool allow, inject_said;
+	struct str method, url;
+	struct pol_secret **inject; /* just these, in an allow */
+	unsigned inject_n;
+	struct str *header_names, *header_values;
+	unsigned header_n;
+	struct str content;
+	bool has_content;
+	uint64_t at_s; /* 0: now */
+	struct pol_place at;
+};
 struct pol_kv {
 	struct str key, value;
 };
@@ -71,6 +110,8 @@ struct policy {
 	unsigned secret_n;
 	struct pol_dest *dests; /* sorted by scheme, port, host text; one with the port written before one without */
 	unsigned dest_n, dest_cap, rule_n;
+	struct pol_test *tests;
+	unsigned test_n;
 	struct pol_kv *sandbox;
 	unsigned sandbox_n, sandbox_cap;
 	/* SHA-256 of the file alone, or, with others (tls.ca), over its digest and theirs in the order of their use. */
@@ -100,4 +141,9 @@ unsigned ref_dests(const struct policy *p, enum scheme scheme, struct str host, 
 bool ref_host(struct str pattern, struct str host);
 bool ref_method(const struct pol_rule *r, struct str method);
 bool ref_path(const struct pol_rule *r, struct str path);
+/* The conditions of a rule; *failed: those that do not fit. */
+enum cond_result ref_cond(const struct pol_rule *r, const struct facts *f, unsigned *failed);
+
+/* Appends a rule's conditions as the table holds them. */
+void cond_encode(const struct pol_cond *c, struct buf *out);
 #endif

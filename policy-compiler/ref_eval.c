@@ -227,54 +227,92 @@ const struct pol_dest *ref_dest(const struct policy *p, enum scheme scheme, stru
 
 bool ref_method(const struct pol_rule *r, struct str m)
 {
-	if (r->any)
-		return r->deny || !str_eq(m, STR("WEBSOCKET"));
+	if (r->any && (r->deny || !str_eq(m, STR("WEBSOCKET"))))
+		return true;
 	for (unsigned i = 0; i < r->method_n; i++)
 		if (str_eq(r->methods[i], m) || (str_eq(m, STR("HEAD")) && str_eq(r->methods[i], STR("GET"))))
 			return true;
 	return false;
 }
 
-static const struct pol_rule *denying(const struct pol_dest *d, const struct facts *f)
+/* A rule that speaks of content has a place for it; others only where their method is named and has one. */
+static bool speaks_of_content(const struct pol_rule *r) { return r->cond != NULL && (r->cond->parts & COND_BODY) != 0; }
+static bool looks_at_content(const struct pol_rule *r) { return speaks_of_content(r) && r->cond->body != BODY_NONE && r->cond->body != BODY_ANY; }
+static bool no_place(const struct pol_rule *r, const struct facts *f)
 {
-	for (unsigned i = 0; i < d->rule_n; i++)
-		if (d->rules[i].deny && ref_method(&d->rules[i], f->method) && ref_path(&d->rules[i], f->path))
+	return f->has_content && !speaks_of_content(r) && (r->any || str_eq(f->method, STR("GET")) || str_eq(f->method, STR("HEAD")));
+}
+
+static enum body_need need_of(const struct pol_rule *r) { return r->cond->body == BODY_GIT_PUSH ? BODY_NEED_COMMANDS : BODY_NEED_ALL; }
+
+static enum cond_result matches(const struct pol_rule *r, const struct facts *f)
+{
+	unsigned failed;
+
+	return ref_method(r, f->method) && ref_path(r, f->path) ? ref_cond(r, f, &failed) : COND_NO;
+}
+
+static const struct pol_rule *denying(const struct pol_dest *d, const struct facts *f, enum body_need *need)
+{
+	for (unsigned i = 0; i < d->rule_n; i++) {
+		enum cond_result m = d->rules[i].deny ? matches(&d->rules[i], f) : COND_NO;
+
+		if (m == COND_YES)
 			return &d->rules[i];
+		if (m == COND_CONTENT && need_of(&d->rules[i]) > *need)
+			*need = need_of(&d->rules[i]);
+	}
 	return NULL;
+}
+
+/* What may let a request through, each in its place. */
+struct candidates {
+	const struct pol_rule *plain, *look, *content; /* the first of each kind */
+	enum body_need need;
+};
+
+static void collect(const struct pol_dest *d, const struct facts *f, struct candidates *c)
+{
+	for (unsigned i = 0; i < d->rule_n; i++) {
+		const struct pol_rule *r = &d->rules[i];
+		enum cond_result m = r->deny ? COND_NO : matches(r, f);
+		const struct pol_rule **to = no_place(r, f) ? &c->content : looks_at_content(r) ? &c->look
+												: &c->plain;
+
+		if (m == COND_YES && *to == NULL)
+			*to = r;
+		if (m == COND_CONTENT && need_of(r) > c->need)
+			c->need = need_of(r);
+	}
 }
 
 void ref_eval(const struct policy *p, const struct facts *f, struct decision *o)
 {
 	const struct pol_dest **all = must_calloc(p->dest_n + 1ul, sizeof(const struct pol_dest *));
 	unsigned n = ref_dests(p, f->scheme, f->host, f->port, all);
-	const struct pol_rule *content = NULL;
+	enum body_need denies = BODY_NEED_NOTHING;
+	struct candidates c = { 0 };
+	const struct pol_rule *passes;
 
 	memset(o, 0, sizeof(*o));
 	if (n == 0)
 		goto out;
 	for (unsigned i = 0; i < n; i++) {
-		const struct pol_rule *r = denying(all[i], f);
+		const struct pol_rule *r = denying(all[i], f, &denies);
 
 		if (r != NULL) {
 			*o = (struct decision){ .why = DECIDE_DENY_RULE, .rule = r->id, .source = r->source };
 			goto out;
 		}
 	}
-	for (unsigned i = 0; i < all[0]->rule_n; i++) {
-		const struct pol_rule *r = &all[0]->rules[i];
-
-		if (r->deny || !ref_method(r, f->method) || !ref_path(r, f->path))
-			continue;
-		if (f->has_content && (r->any || str_eq(f->method, STR("GET")) || str_eq(f->method, STR("HEAD")))) {
-			if (content == NULL)
-				content = r;
-			continue;
-		}
-		*o = (struct decision){ .verdict = VERDICT_ALLOW, .why = DECIDE_ALLOWED, .rule = r->id, .source = r->source };
-		goto out;
-	}
-	if (content != NULL)
-		*o = (struct decision){ .why = DECIDE_CONTENT, .rule = content->id, .source = content->source };
+	collect(all[0], f, &c);
+	passes = c.plain != NULL ? c.plain : c.look;
+	if (passes != NULL && denies == BODY_NEED_NOTHING)
+		*o = (struct decision){ .verdict = VERDICT_ALLOW, .why = DECIDE_ALLOWED, .rule = passes->id, .source = passes->source };
+	else if (passes != NULL || c.need > BODY_NEED_NOTHING)
+		*o = (struct decision){ .why = DECIDE_LOOK, .source = all[0]->source, .need = passes == NULL && c.need > denies ? c.need : denies };
+	else if (c.content != NULL)
+		*o = (struct decision){ .why = DECIDE_CONTENT, .rule = c.content->id, .source = c.content->source };
 	else
 		*o = (struct decision){ .why = DECIDE_NO_RULE, .source = all[0]->source };
 out:

@@ -73,6 +73,7 @@ static void put_ip(struct buf *b, const struct ip *ip)
 static void put_rules(struct value *v, const struct pol_dest *d, bool denies_only, struct trie *t)
 {
 	uint32_t further = (uint32_t)(buf_len(&v->sect[SECT_METHODS]) / METHOD_SIZE);
+	struct buf cond = { 0 };
 
 	for (uint32_t i = 0; i < d->rule_n; i++) {
 		const struct pol_rule *r = &d->rules[i];
@@ -96,9 +97,14 @@ static void put_rules(struct value *v, const struct pol_dest *d, bool denies_onl
 		put_ref(v, &v->sect[SECT_RULES], r->pattern);
 		put_ref(v, &v->sect[SECT_RULES], r->id);
 		put_ref(v, &v->sect[SECT_RULES], r->source);
+		buf_clear(&cond);
+		if (r->cond != NULL)
+			cond_encode(r->cond, &cond);
+		put_ref(v, &v->sect[SECT_RULES], buf_str(&cond));
 		further += n;
 		trie_add(t, r, number);
 	}
+	buf_fini(&cond);
 }
 
 static void put_trie(struct value *v, const struct trie *t)
@@ -221,7 +227,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	rebase(&names, 8, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_CAS], CA_SIZE, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 5, (uint32_t)base);
-	rebase(&v.sect[SECT_RULES], RULE_SIZE, 12, 3, (uint32_t)base);
+	rebase(&v.sect[SECT_RULES], RULE_SIZE, 12, 4, (uint32_t)base);
 	rebase(&v.sect[SECT_METHODS], METHOD_SIZE, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_PARTS], PART_SIZE, 0, 1, (uint32_t)base);
 	rebase_slots(&v.sect[SECT_SLOTS], (uint32_t)base);

@@ -40,6 +40,10 @@ struct schema_row {
 	const char *note; /* WORD, LATER: see there; of another type that is required: what is said when it is missing */
 	uint64_t min, max;
 };
+struct schema_rows {
+	const struct schema_row *rows;
+	size_t n;
+};
 #define SCHEMA_ROWS(r) (r), sizeof(r) / sizeof((r)[0])
 
 /*

@@ -2,7 +2,10 @@
 /*
  * One destination's rules over one request. Its deny trie is walked first and ends everything, then those of the broader
  * destinations that match too; then its allow trie, and no other's. Of several rules of a destination that match, the first
- * of the file is the one that is named.
+ * of the file is the one that is named; one that has to see the content comes behind those that do not.
+ *
+ * A decision that depends on content which is not there yet is DECIDE_LOOK: a denial, and a question. It is asked again
+ * with the content, all of it from the start.
  */
 #include "decide.h"
 
@@ -16,18 +19,21 @@ struct search {
 	uint32_t bit; /* of the method */
 	bool damaged;
 	uint32_t best, best_content; /* lowest numbers: fits, would fit without content */
+	uint32_t best_look;          /* lowest number of an allow rule that looks at the content, which fits it */
+	enum body_need need;         /* of rules that fit but for the content, which is not there yet */
+	struct regexes *regexes;
 };
 
 /*
  * GET includes HEAD, in allow and in deny (the compiler sets both bits). ANY is every method, but for WEBSOCKET, which
- * only a rule of its own allows; a deny of ANY denies it too.
+ * only a rule that names it allows; a deny of ANY denies it too.
  */
 static bool method_fits(const struct search *s, const struct rule_value *r)
 {
 	struct str m;
 
 	if (r->methods & METHOD_ANY)
-		return (r->methods & METHOD_DENY) || s->bit != METHOD_WEBSOCKET;
+		return (r->methods & METHOD_DENY) || s->bit != METHOD_WEBSOCKET || (r->methods & METHOD_WEBSOCKET);
 	if (s->bit != 0)
 		return (r->methods & s->bit) != 0;
 	for (uint32_t i = 0; dest_value_rule_method(s->d, r, i, &m); i++)
@@ -36,10 +42,20 @@ static bool method_fits(const struct search *s, const struct rule_value *r)
 	return false;
 }
 
+static void note_need(enum body_need *to, struct str cond)
+{
+	enum body_need need = body_need(cond);
+
+	if (need > *to)
+		*to = need;
+}
+
 static bool on_allow(void *arg, uint32_t number)
 {
 	struct search *s = arg;
+	enum cond_result fits;
 	struct rule_value r;
+	unsigned failed;
 
 	if (number >= s->best)
 		return true;
@@ -49,10 +65,18 @@ static bool on_allow(void *arg, uint32_t number)
 	}
 	if ((r.methods & METHOD_DENY) || !method_fits(s, &r))
 		return true;
-	/* content needs a method that is named and has a place for it */
-	if (s->f->has_content && ((r.methods & METHOD_ANY) || s->bit == METHOD_GET || s->bit == METHOD_HEAD)) {
+	fits = r.cond.n ? cond_fits(s->regexes, r.cond, false, s->f, &failed) : COND_YES;
+	if (fits == COND_NO)
+		return true;
+	/* content needs a method that is named and has a place for it, or a rule that speaks of it */
+	if (s->f->has_content && ((r.methods & METHOD_ANY) || s->bit == METHOD_GET || s->bit == METHOD_HEAD) && cond_body(r.cond) == BODY_UNSAID) {
 		if (number < s->best_content)
 			s->best_content = number;
+	} else if (fits == COND_CONTENT) {
+		note_need(&s->need, r.cond);
+	} else if (body_need(r.cond) != BODY_NEED_NOTHING) {
+		if (number < s->best_look)
+			s->best_look = number;
 	} else {
 		s->best = number;
 	}
@@ -70,8 +94,22 @@ static bool on_deny(void *arg, uint32_t number)
 		s->damaged = true;
 		return false;
 	}
-	if (method_fits(s, &r))
+	if (!method_fits(s, &r))
+		return true;
+	if (r.cond.n == 0) {
 		s->best = number;
+		return true;
+	}
+	switch (cond_fits(s->regexes, r.cond, true, s->f, &(unsigned){ 0 })) {
+	case COND_YES:
+		s->best = number;
+		break;
+	case COND_CONTENT:
+		note_need(&s->need, r.cond);
+		break;
+	default:
+		break;
+	}
 	return true;
 }
 
@@ -82,19 +120,22 @@ struct deciding {
 	const struct dest_value *d;
 };
 
-/* True when that is the end of it: a deny rule matches, or the value is damaged (then o->why is left as it was). */
-static bool denied(const struct dest_value *d, const struct facts *f, struct decision *o)
+/* True when that is the end of it: a deny rule matches, or the value is damaged (then o->why is left as it was). o->need may rise. */
+static bool denied(const struct table *t, const struct dest_value *d, const struct facts *f, struct decision *o)
 {
-	struct search s = { .d = d, .f = f, .bit = table_method_bit(f->method), .best = NO_RULE };
+	struct search s = { .d = d, .f = f, .bit = table_method_bit(f->method), .best = NO_RULE, .need = o->need, .regexes = table_regexes(t) };
 	struct rule_value r = { 0 };
 
 	if (!dest_value_match(d, ROOT_DENY, f->path, on_deny, &s) || s.damaged)
 		return true;
-	if (s.best == NO_RULE)
+	if (s.best == NO_RULE) {
+		o->need = s.need;
 		return false;
+	}
 	if (!dest_value_rule(d, s.best, &r))
 		return true;
 	o->why = DECIDE_DENY_RULE;
+	o->need = BODY_NEED_NOTHING;
 	o->rule = r.id;
 	o->source = r.source;
 	return true;
@@ -111,27 +152,37 @@ static bool on_broader(void *arg, const struct dest *d)
 	struct broad *b = arg;
 	struct dest_value v;
 
-	b->end = !dest_value_load(str_mk(d->value, d->value_len), &v) || denied(&v, b->f, b->o);
+	b->end = !dest_value_load(str_mk(d->value, d->value_len), &v) || denied(d->table, &v, b->f, b->o);
 	return !b->end;
 }
 
 static void decide_value(const struct deciding *by, const struct facts *f, struct decision *o)
 {
 	const struct dest_value *d = by->d;
-	struct search s = { .d = d, .f = f, .bit = table_method_bit(f->method), .best = NO_RULE, .best_content = NO_RULE };
+	struct search s = { .d = d, .f = f, .bit = table_method_bit(f->method), .best = NO_RULE, .best_content = NO_RULE, .best_look = NO_RULE, .regexes = table_regexes(by->t) };
 	struct broad b = { f, o, false };
 	struct rule_value r = { 0 };
 
 	o->verdict = VERDICT_DENY;
 	o->why = DECIDE_DAMAGED;
-	if (denied(d, f, o) || table_broader_each(by->t, by->dest, f->scheme, f->host, f->port, on_broader, &b) < 0 || b.end)
+	if (denied(by->t, d, f, o) || table_broader_each(by->t, by->dest, f->scheme, f->host, f->port, on_broader, &b) < 0 || b.end)
 		return;
 	if (!dest_value_match(d, ROOT_ALLOW, f->path, on_allow, &s) || s.damaged)
 		return;
-	o->why = s.best != NO_RULE ? DECIDE_ALLOWED : s.best_content != NO_RULE ? DECIDE_CONTENT : DECIDE_NO_RULE;
 	if (s.best == NO_RULE)
-		s.best = s.best_content;
-	if (o->why == DECIDE_NO_RULE) {
+		s.best = s.best_look;
+	if (s.best == NO_RULE ? s.need > BODY_NEED_NOTHING : o->need > BODY_NEED_NOTHING) {
+		o->why = DECIDE_LOOK;
+		if (s.best == NO_RULE && s.need > o->need)
+			o->need = s.need;
+		s.best = NO_RULE;
+	} else {
+		o->why = s.best != NO_RULE ? DECIDE_ALLOWED : s.best_content != NO_RULE ? DECIDE_CONTENT : DECIDE_NO_RULE;
+		o->need = BODY_NEED_NOTHING;
+		if (s.best == NO_RULE)
+			s.best = s.best_content;
+	}
+	if (s.best == NO_RULE) {
 		o->source = dest_value_ref(d, d->p + DEST_SOURCE);
 		return;
 	}

@@ -2,16 +2,19 @@
 #ifndef SP_POLICY_DECIDE_H
 #define SP_POLICY_DECIDE_H
 /* The one decision function: every entry path, every request and stream, and `policy explain` call it. */
+#include "body.h"
 #include "table.h"
 
 enum verdict { VERDICT_DENY = 0, VERDICT_ALLOW };
-enum decide_why { DECIDE_NO_DESTINATION = 0, DECIDE_NO_RULE, DECIDE_DENY_RULE, DECIDE_CONTENT /* body on GET/HEAD/ANY */, DECIDE_DAMAGED, DECIDE_ALLOWED };
+enum decide_why { DECIDE_NO_DESTINATION = 0, DECIDE_NO_RULE, DECIDE_DENY_RULE, DECIDE_CONTENT /* body on GET/HEAD/ANY */, DECIDE_DAMAGED, DECIDE_ALLOWED,
+	DECIDE_LOOK /* it depends on the content: ask again with as much of it as `need` says */ };
 #define DECIDE_METHODS_MAX 16
 struct decision {
 	enum verdict verdict;
 	enum decide_why why;
 	struct str rule;   /* id of the rule that decided, or empty */
 	struct str source; /* FILE:LINE of it, or of the destination */
+	enum body_need need; /* DECIDE_LOOK */
 	struct str allowed[DECIDE_METHODS_MAX]; /* on a denial: methods that would pass on this path (borrowed) */
 	unsigned allowed_n;
 };

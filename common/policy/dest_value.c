@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "../base/must.h"
+#include "cond.h"
 #include "glob.h"
 #include "host_pattern.h"
 
@@ -52,6 +53,7 @@ bool dest_value_rule(const struct dest_value *d, uint32_t i, struct rule_value *
 	r->pattern = dest_value_ref(d, p + 12);
 	r->id = dest_value_ref(d, p + 20);
 	r->source = dest_value_ref(d, p + 28);
+	r->cond = dest_value_ref(d, p + 36);
 	return r->method_n <= d->sect[SECT_METHODS].n && r->method_first <= d->sect[SECT_METHODS].n - r->method_n;
 }
 
@@ -329,13 +331,21 @@ static bool plain_text(struct str s)
 	return true;
 }
 
-/* A ref that lies in the texts, is not longer than max and holds no control character. */
-static bool ref_ok(const struct dest_value *d, const uint8_t *at, uint32_t min, uint32_t max)
+/* A ref that lies in the texts. */
+static bool inside_texts(const struct dest_value *d, const uint8_t *at)
 {
 	uint32_t off = le32(at), n = le32(at + 4);
 	const struct section *t = &d->sect[SECT_TEXTS];
 
-	return n >= min && n <= max && off >= t->off && off - t->off <= t->n && n <= t->n - (off - t->off) && plain_text(str_mk(d->p + off, n));
+	return off >= t->off && off - t->off <= t->n && n <= t->n - (off - t->off);
+}
+
+/* As above, not longer than max and without control characters. */
+static bool ref_ok(const struct dest_value *d, const uint8_t *at, uint32_t min, uint32_t max)
+{
+	uint32_t n = le32(at + 4);
+
+	return n >= min && n <= max && inside_texts(d, at) && plain_text(dest_value_ref(d, at));
 }
 
 static bool ip_ok(const uint8_t *p, bool none_too)
@@ -368,13 +378,9 @@ static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 	for (uint32_t i = 0; (p = dest_value_at(d, SECT_ADDRESSES, ADDRESS_SIZE, i)) != NULL; i++)
 		if (!ip_ok(p, false) || p[17] > (p[0] == 4 ? 32 : 128) || le16(p + 18) != 0)
 			return false;
-	for (uint32_t i = 0; (p = dest_value_at(d, SECT_CAS, CA_SIZE, i)) != NULL; i++) {
-		uint32_t off = le32(p), n = le32(p + 4);
-		const struct section *t = &d->sect[SECT_TEXTS];
-
-		if (n == 0 || off < t->off || off - t->off > t->n || n > t->n - (off - t->off))
+	for (uint32_t i = 0; (p = dest_value_at(d, SECT_CAS, CA_SIZE, i)) != NULL; i++)
+		if (le32(p + 4) == 0 || !inside_texts(d, p))
 			return false;
-	}
 	for (uint32_t i = 0; (p = dest_value_at(d, SECT_INJECTS, INJECT_SIZE, i)) != NULL; i++) {
 		if (p[0] == INJECT_NONE || p[0] > INJECT_HEADER || p[1] != 0 || le16(p + 2) != 0 || le32(p + 4) >= secrets || !ref_ok(d, p + 8, 1, 255))
 			return false;
@@ -385,8 +391,9 @@ static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 	return true;
 }
 
-static bool rules_ok(const struct dest_value *d)
+static const char *rules_wrong(const struct dest_value *d)
 {
+	static const char wrong[] = "a destination's rules";
 	uint32_t further = 0;
 	const uint8_t *p;
 
@@ -394,14 +401,16 @@ static bool rules_ok(const struct dest_value *d)
 		uint32_t m = le32(p), n = le32(p + 8);
 
 		if ((m & ~(METHOD_BITS | METHOD_ANY | METHOD_DENY)) != 0 || ((m & ~(uint32_t)METHOD_DENY) == 0 && n == 0) || le32(p + 4) != further || n > d->sect[SECT_METHODS].n - further ||
-		    !ref_ok(d, p + 12, 1, UINT16_MAX) || !ref_ok(d, p + 20, 1, UINT16_MAX) || !ref_ok(d, p + 28, 1, UINT16_MAX))
-			return false;
+		    !ref_ok(d, p + 12, 1, UINT16_MAX) || !ref_ok(d, p + 20, 1, UINT16_MAX) || !ref_ok(d, p + 28, 1, UINT16_MAX) || !inside_texts(d, p + 36))
+			return wrong;
+		if (cond_check(dest_value_ref(d, p + 36)) != NULL)
+			return cond_check(dest_value_ref(d, p + 36));
 		further += n;
 	}
 	for (uint32_t i = 0; (p = dest_value_at(d, SECT_METHODS, METHOD_SIZE, i)) != NULL; i++)
 		if (!ref_ok(d, p, 1, 64))
-			return false;
-	return further == d->sect[SECT_METHODS].n;
+			return wrong;
+	return further == d->sect[SECT_METHODS].n ? NULL : wrong;
 }
 
 struct tree_check {
@@ -513,6 +522,7 @@ const char *dest_value_check(struct str v, uint32_t secrets)
 	struct host_pattern host;
 	struct dest_value d;
 	uint32_t at = DEST_FIXED;
+	const char *what;
 
 	if (!dest_value_load(v, &d))
 		return "a destination's bounds";
@@ -535,7 +545,8 @@ const char *dest_value_check(struct str v, uint32_t secrets)
 		return "a destination's limits";
 	if (!lists_ok(&d, secrets))
 		return "a destination's addresses, certificates or injections";
-	if (!rules_ok(&d))
-		return "a destination's rules";
+	what = rules_wrong(&d);
+	if (what != NULL)
+		return what;
 	return tries_ok(&d) ? NULL : "a destination's tries";
 }

@@ -23,6 +23,7 @@ struct rule_value {
 	uint32_t methods; /* METHOD_* bits */
 	uint32_t method_first, method_n;
 	struct str pattern, id, source;
+	struct str cond; /* cond.h; empty: none */
 };
 /* False: too short, or a section is out of bounds. */
 bool dest_value_load(struct str v, struct dest_value *out);

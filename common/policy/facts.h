@@ -15,5 +15,10 @@ struct facts {
 	struct str query;      /* raw, STR_NONE if none */
 	bool has_query;
 	bool has_content;      /* more than 0 octets announced, or chunked */
+	uint64_t now_s;        /* wall clock, seconds since 1970; 0: not known */
+	/* The i-th header field as it goes upstream, before anything is injected; an empty name: one that does not. False: there are no more. */
+	bool (*field)(const void *arg, unsigned i, struct str *name, struct str *value); /* NULL: there are none */
+	const void *field_arg;
+	const struct str *content; /* as much of the content as was asked for (decision.need), NULL: none was read yet */
 };
 #endif

@@ -26,7 +26,7 @@
 #include "../base/buf.h"
 
 #define TABLE_MAGIC "SPTABLE\0"
-#define TABLE_FORMAT 3u
+#define TABLE_FORMAT 4u
 #define TABLE_DEST_MAX 1000000u
 #define TABLE_SECRET_MAX 10000u
 enum { TABLE_FLAG_EXPLAIN = 1 };
@@ -54,7 +54,7 @@ enum {
 	ADDRESS_SIZE = 20,     /* u8 family, 16 octets, u8 bits, 2 zero */
 	CA_SIZE = 8,           /* ref */
 	INJECT_SIZE = 48,      /* u8 kind, 3 zero, u32 secret, refs secret name, username, name, format, env */
-	RULE_SIZE = 36,        /* u32 methods (bits), u32 first and u32 count of further methods, refs pattern, id, source */
+	RULE_SIZE = 44,        /* u32 methods (bits), u32 first and u32 count of further methods, refs pattern, id, source, conditions (cond.h) */
 	METHOD_SIZE = 8,       /* ref */
 	NODE_SIZE = 32,        /* u32 first slot, slots, first part, parts, first accept, accepts, star child, double star child */
 	SLOT_SIZE = 16,        /* u32 hash, ref segment, u32 child; child 0: free */

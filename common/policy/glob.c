@@ -3,12 +3,12 @@
 
 static bool same(char a, char b, bool fold) { return a == b || (fold && ascii_lower(a) == ascii_lower(b)); }
 
-bool glob_segment(struct str p, struct str s, bool fold)
+static bool match(struct str p, struct str s, char wild, bool fold)
 {
 	size_t i = 0, k = 0, star = SIZE_MAX, mark = 0;
 
 	while (k < s.n) {
-		if (i < p.n && p.p[i] == '*') {
+		if (i < p.n && p.p[i] == wild) {
 			star = i++;
 			mark = k;
 		} else if (i < p.n && same(p.p[i], s.p[k], fold)) {
@@ -21,7 +21,10 @@ bool glob_segment(struct str p, struct str s, bool fold)
 			return false;
 		}
 	}
-	while (i < p.n && p.p[i] == '*')
+	while (i < p.n && p.p[i] == wild)
 		i++;
 	return i == p.n;
 }
+
+bool glob_segment(struct str p, struct str s, bool fold) { return match(p, s, '*', fold); }
+bool glob_text(struct str p, struct str s, bool fold) { return match(p, s, GLOB_STAR, fold); }

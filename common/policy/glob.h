@@ -8,4 +8,7 @@
 #include "../base/str.h"
 
 bool glob_segment(struct str pattern, struct str segment, bool fold);
+/* The same for any text, which may have stars of its own: in the pattern GLOB_STAR is the wildcard, and nothing else is. */
+#define GLOB_STAR '\1'
+bool glob_text(struct str pattern, struct str text, bool fold);
 #endif

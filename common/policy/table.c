@@ -13,6 +13,7 @@
 #include "../base/must.h"
 #include "host_pattern.h"
 #include "image.h"
+#include "regex.h"
 #include "sandbox_spec.h"
 #include "table_record.h"
 
@@ -32,6 +33,7 @@ struct table {
 	uint32_t port_n;
 	uint8_t port_bits[65536 / 8];
 	struct numbered *dests;
+	struct regexes *regexes;
 };
 
 /* --- records ------------------------------------------------------------------------------------------------------- */
@@ -146,6 +148,7 @@ int table_open(struct table **out, int fd, struct err *err)
 	if (load_ports(t, err) < 0)
 		goto fail;
 	t->dests = must_calloc(1, sizeof(*t->dests));
+	t->regexes = regexes_new();
 	*out = t;
 	return 0;
 fail:
@@ -162,6 +165,7 @@ void table_free(struct table *t)
 	if (t->dests != NULL)
 		free(t->dests->values);
 	free(t->dests);
+	regexes_free(t->regexes);
 	free(t->ports);
 	free(t);
 }
@@ -169,6 +173,7 @@ void table_free(struct table *t)
 struct str table_name(const struct table *t) { return t->h.name; }
 const uint8_t *table_digest(const struct table *t) { return t->h.digest; }
 bool table_explain_denials(const struct table *t) { return (t->h.flags & TABLE_FLAG_EXPLAIN) != 0; }
+struct regexes *table_regexes(const struct table *t) { return t->regexes; }
 bool table_port_known(const struct table *t, uint16_t port) { return (t->port_bits[port / 8] & 1u << port % 8) != 0; }
 
 size_t table_key(uint8_t out[TABLE_KEY_MAX], uint8_t scheme, uint16_t port, struct str host)

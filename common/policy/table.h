@@ -24,6 +24,8 @@ void table_free(struct table *t);
 struct str table_name(const struct table *t);   /* policy name */
 const uint8_t *table_digest(const struct table *t);
 bool table_explain_denials(const struct table *t); /* default true */
+struct regexes;
+struct regexes *table_regexes(const struct table *t); /* compiled when first asked for */
 
 /* `limits`: what a destination bounds for itself. 0: the gateway's own limit, if it has one. */
 struct dest_limits {

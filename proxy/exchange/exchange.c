@@ -12,12 +12,14 @@
 /*
  * X_ANSWERING: refused, and recorded so; the content, which may be a call of JSON-RPC or GraphQL, is still read, so that the
  * answer has the form and the id that its sender looks for. Nothing of it goes anywhere.
+ * X_HOLDING: whether it passes depends on the content, which is collected; nothing has been asked of anyone yet.
  */
-enum { X_NEW = 0, X_SECRETS, X_UPSTREAM, X_SENDING, X_ANSWERING, X_OVER };
+enum { X_NEW = 0, X_HOLDING, X_SECRETS, X_UPSTREAM, X_SENDING, X_ANSWERING, X_OVER };
 
 #define RESET_INTERNAL 2 /* INTERNAL_ERROR of RFC 9113 7 */
 #define INTERIM_MAX 10 /* 1xx responses before the final one */
 #define CONTINUE_MS 3000 /* an origin that neither says 100 nor answers: the client is told to send, as if it had */
+#define HOLD_MS 30000    /* for the content that a rule looks at */
 #define CALL_MS 5000     /* for the content of a refused call */
 #define SECRET_WAIT_REASON "the credential for this destination could not be had; the operator sees why in the gateway's log"
 
@@ -56,6 +58,7 @@ static void free_deferred(void *arg)
 		scrub_fini(&x->scrub);
 	buf_fini_secret(&x->scrubbed);
 	buf_fini(&x->call);
+	buf_fini(&x->content_held);
 	free(x);
 }
 
@@ -230,6 +233,8 @@ static void answer(struct exchange *x, const char *text)
 		r.shape = REFUSAL_GRPC;
 	else if (x->state == X_ANSWERING && x->request_ended)
 		rpc_shape(&x->arena, r.path, buf_str(&x->call), &r);
+	else if (buf_len(&x->content_held) > 0 && x->request_ended)
+		rpc_shape(&x->arena, r.path, buf_str(&x->content_held), &r);
 	keep = x->request_ended && x->req.keep_alive && !x->client_must_close && x->code != REFUSAL_MALFORMED_REQUEST && x->code != REFUSAL_IDENTITY_MISMATCH && x->code != REFUSAL_TOO_LARGE;
 	r.close = !keep;
 	x->client->ops->refuse(x->client, &r);
@@ -476,6 +481,35 @@ static bool overrides_method(const struct http_request *r)
 	return false;
 }
 
+/* The i-th field, as rules look at it: what is not sent on has no name. */
+static bool field_at(const void *arg, unsigned i, struct str *name, struct str *value)
+{
+	const struct http_fields *fs = arg;
+
+	if (i >= fs->n)
+		return false;
+	*name = fs->f[i].drop ? STR_NONE : fs->f[i].name;
+	*value = fs->f[i].value;
+	return true;
+}
+
+static void facts_of(const struct exchange *x, struct facts *f)
+{
+	*f = (struct facts){
+		.scheme = x->scheme,
+		.host = str_mk(x->chost.text, x->chost.len),
+		.port = x->port,
+		.method = x->req.upgrade_websocket ? STR("WEBSOCKET") : x->req.method,
+		.path = x->path_match,
+		.query = x->req.query,
+		.has_query = x->req.has_query,
+		.has_content = x->req.framing == HTTP_BODY_CHUNKED || (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > 0),
+		.now_s = x->start_ms / 1000,
+		.field = field_at,
+		.field_arg = &x->req.fields,
+	};
+}
+
 /* A push that cannot pass is refused where it begins, before git has packed anything: GET .../info/refs?service=git-receive-pack. */
 static bool push_in_vain(struct exchange *x, const struct facts *asked)
 {
@@ -495,7 +529,7 @@ static bool push_in_vain(struct exchange *x, const struct facts *asked)
 	f.has_query = false;
 	f.has_content = true;
 	decide(x->table, &x->dest, &f, &d);
-	if (d.verdict == VERDICT_ALLOW)
+	if (d.verdict == VERDICT_ALLOW || d.why == DECIDE_LOOK)
 		return false;
 	x->decision = d;
 	exchange_refuse(x, REFUSAL_POLICY_DENIED, "this sandbox's policy allows fetching here, not pushing (POST .../git-receive-pack)");
@@ -520,6 +554,81 @@ static void too_large(struct exchange *x)
 	x->client_must_close = true;
 	leave_upstream(x, false); /* which may have seen a part of it: never taken for the whole */
 	refuse_with(x, REFUSAL_TOO_LARGE, 413, text);
+}
+
+/* Policy has spoken; what else there is to say of the head comes behind it. */
+static void decided(struct exchange *x, const struct facts *f)
+{
+	if (x->decision.verdict != VERDICT_ALLOW) {
+		refuse_decision(x);
+		return;
+	}
+	if (x->dest.limits.request_body != 0 && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > x->dest.limits.request_body) {
+		too_large(x);
+		return;
+	}
+	if (overrides_method(&x->req)) {
+		snprintf(x->reason, sizeof(x->reason), "method_override");
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, "the query names another method (_method) than the request line");
+		return;
+	}
+	if (push_in_vain(x, f))
+		return;
+	if (str_eq(x->req.method, STR("TRACE"))) { /* would echo what is injected (RFC 9110 9.3.8) */
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, "TRACE is never forwarded");
+		return;
+	}
+	if (x->req.upgrade_websocket) {
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, "WebSocket is not supported by this version of the gateway");
+		return;
+	}
+	x->state = X_SECRETS;
+	go_secrets(x);
+}
+
+static void too_much_to_hold(struct exchange *x)
+{
+	x->client_must_close = true;
+	snprintf(x->reason, sizeof(x->reason), "held_content");
+	refuse_with(x, REFUSAL_TOO_LARGE, 413, "a rule of this sandbox's policy looks at the content, and there is more of it than can be looked at");
+}
+
+/* The content is asked for and collected, as much as the decision needs. */
+static void hold(struct exchange *x)
+{
+	x->need = x->decision.need;
+	if (x->need == BODY_NEED_ALL && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > BODY_HELD_MAX) {
+		too_much_to_hold(x);
+		return;
+	}
+	x->state = X_HOLDING;
+	x->phase_ms = loop_now_ms(x->loop);
+	if (x->req.expect_continue) { /* the origin is not asked before the content is known, so that its word cannot be waited for */
+		x->req.expect_continue = false;
+		x->client->ops->interim(x->client, NULL);
+	}
+	x->client->ops->resume(x->client);
+}
+
+/* Enough of the content is there: the request is decided, from the start. */
+static void look(struct exchange *x)
+{
+	struct str held = buf_str(&x->content_held);
+	struct facts f;
+
+	facts_of(x, &f);
+	f.content = &held;
+	decide(x->table, &x->dest, &f, &x->decision);
+	decided(x, &f);
+}
+
+static void hold_data(struct exchange *x, const uint8_t *p, size_t n)
+{
+	buf_add(&x->content_held, p, n);
+	if (buf_len(&x->content_held) > BODY_HELD_MAX && !body_enough(x->need, buf_str(&x->content_held)))
+		too_much_to_hold(x);
+	else if (body_enough(x->need, buf_str(&x->content_held)))
+		look(x);
 }
 
 void exchange_start(struct exchange *x)
@@ -556,40 +665,13 @@ void exchange_start(struct exchange *x)
 		malformed(x, "via_loop");
 		return;
 	}
-	f.scheme = x->scheme;
-	f.host = str_mk(x->chost.text, x->chost.len);
-	f.port = x->port;
-	f.method = x->req.upgrade_websocket ? STR("WEBSOCKET") : x->req.method;
-	f.path = x->path_match;
-	f.query = x->req.query;
-	f.has_query = x->req.has_query;
-	f.has_content = x->req.framing == HTTP_BODY_CHUNKED || (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > 0);
+	facts_of(x, &f);
 	decide(x->table, x->has_dest ? &x->dest : NULL, &f, &x->decision);
-	if (x->decision.verdict != VERDICT_ALLOW) {
-		refuse_decision(x);
+	if (x->decision.why == DECIDE_LOOK) {
+		hold(x);
 		return;
 	}
-	if (x->dest.limits.request_body != 0 && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > x->dest.limits.request_body) {
-		too_large(x);
-		return;
-	}
-	if (overrides_method(&x->req)) {
-		snprintf(x->reason, sizeof(x->reason), "method_override");
-		exchange_refuse(x, REFUSAL_POLICY_DENIED, "the query names another method (_method) than the request line");
-		return;
-	}
-	if (push_in_vain(x, &f))
-		return;
-	if (str_eq(x->req.method, STR("TRACE"))) { /* would echo what is injected (RFC 9110 9.3.8) */
-		exchange_refuse(x, REFUSAL_POLICY_DENIED, "TRACE is never forwarded");
-		return;
-	}
-	if (x->req.upgrade_websocket) {
-		exchange_refuse(x, REFUSAL_POLICY_DENIED, "WebSocket is not supported by this version of the gateway");
-		return;
-	}
-	x->state = X_SECRETS;
-	go_secrets(x);
+	decided(x, &f);
 }
 
 static void ask_upstream(struct exchange *x)
@@ -708,6 +790,11 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 	if (x->awaits_continue && http_fields_find_name(&x->req.fields, STR("Expect")) == NULL)
 		http_fields_add(&x->req.fields, STR("Expect"), STR("100-continue"), HF_OTHER);
 	u->ops->head(u, &x->req, str_of(host), x->target_wire, x->req.framing, x->req.content_length);
+	if (buf_len(&x->content_held) > 0) {
+		x->request_sent_any = true;
+		u->ops->data(u, buf_data(&x->content_held), buf_len(&x->content_held));
+		buf_clear(&x->content_held);
+	}
 	if (x->request_ended) {
 		x->sent_ms = loop_now_ms(x->loop);
 		u->ops->end(u, NULL);
@@ -747,7 +834,7 @@ void exchange_discard(struct exchange *x)
 
 bool exchange_takes_data(const struct exchange *x)
 {
-	if (x->state == X_ANSWERING)
+	if (x->state == X_ANSWERING || x->state == X_HOLDING)
 		return !x->request_ended;
 	return x->state == X_SENDING && x->up != NULL && !x->request_ended && !x->up->ops->full(x->up);
 }
@@ -777,7 +864,7 @@ static bool timed_out(struct exchange *x)
 	uint64_t now = loop_now_ms(x->loop);
 	const char *which = NULL;
 
-	if (!x->has_dest || x->finished || x->client == NULL || (x->state != X_SENDING && x->state != X_UPSTREAM && x->state != X_SECRETS))
+	if (!x->has_dest || x->finished || x->client == NULL || (x->state != X_SENDING && x->state != X_UPSTREAM && x->state != X_SECRETS && x->state != X_HOLDING))
 		return false;
 	if (lim->total_ms != 0 && now - x->begun_ms > lim->total_ms)
 		which = "total";
@@ -804,6 +891,10 @@ void exchange_tick(struct exchange *x)
 		let_continue(x);
 	else if (x->state == X_ANSWERING && waited > CALL_MS)
 		answer_now(x);
+	if (x->state == X_HOLDING && waited > HOLD_MS) {
+		x->client_must_close = true;
+		refuse_with(x, REFUSAL_MALFORMED_REQUEST, 408, "the content that a rule of this sandbox's policy looks at did not come");
+	}
 }
 
 void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
@@ -822,6 +913,10 @@ void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
 		too_large(x);
 		return;
 	}
+	if (x->state == X_HOLDING) {
+		hold_data(x, p, n);
+		return;
+	}
 	x->request_sent_any = true;
 	if (x->up != NULL)
 		x->up->ops->data(x->up, p, n);
@@ -837,6 +932,10 @@ void exchange_request_end(struct exchange *x, struct http_fields *trailer)
 		return;
 	}
 	x->sent_ms = loop_now_ms(x->loop);
+	if (x->state == X_HOLDING) {
+		look(x);
+		return;
+	}
 	if (trailer != NULL)
 		inject_prepare_trailer(trailer, &x->dest);
 	if (x->up != NULL)

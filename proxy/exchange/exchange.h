@@ -136,6 +136,8 @@ struct exchange {
 	char reason[256];
 	struct str answer_text;
 	struct buf call;            /* content of a refused request, for the form of its answer */
+	struct buf content_held;           /* content that a rule looks at before anything is asked of the origin */
+	enum body_need need;        /* how much of it */
 	uint16_t status;
 	uint64_t content_in, content_out, content_up; /* request, response as sent, response as it came */
 	unsigned interim;

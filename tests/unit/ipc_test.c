@@ -346,7 +346,7 @@ static void a_queue_has_an_end(void **state)
 	}
 	assert_int_equal(got, sent);
 	assert_int_equal(ipc_queued(c), 0);
-	assert_true(ipc_send(c, MSG_RECORD, 0, 0, "............", 12, NULL, 0));
+	assert_true(ipc_send(c, MSG_RECORD, 0, 0, "................", 16, NULL, 0));
 	drop(c, other);
 	/* the supervisor's is longer: it speaks of thousands of sandboxes at once */
 	c = link_to(ROLE_SUPERVISOR, ROLE_AUDIT, &other);

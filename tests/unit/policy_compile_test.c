@@ -11,6 +11,7 @@
 #include "policy-compiler/compile.h"
 #include "policy-compiler/explain.h"
 #include "policy-compiler/trust.h"
+#include "policy-compiler/try.h"
 
 #define CASES "tests/cases/policy-errors"
 
@@ -73,6 +74,36 @@ static void error_cases(void **state)
 	closedir(dir);
 	assert_int_equal(bad, 0);
 	assert_true(n > 80);
+}
+
+/* What is installed for use is good, without warnings, and says what its own tests say. */
+static void ready_policies(void **state)
+{
+	DIR *dir = opendir("configs/policies");
+	struct dirent *e;
+	unsigned n = 0;
+
+	(void)state;
+	assert_non_null(dir);
+	while ((e = readdir(dir)) != NULL) {
+		struct diag d = { .file = e->d_name };
+		struct err err = ERR_INIT;
+		struct policy p;
+		char path[512];
+
+		if (strlen(e->d_name) < 6 || strcmp(e->d_name + strlen(e->d_name) - 5, ".yaml") != 0)
+			continue;
+		snprintf(path, sizeof(path), "configs/policies/%s", e->d_name);
+		if (policy_load(&p, path, &d) < 0 || d.warnings > 0)
+			fail_msg("%s", (const char *)buf_data(&d.out));
+		if (try_policy(&p, path, TRY_FAILURES, stderr, &err) != 0 || p.test_n < 3)
+			fail_msg("%s: its tests fail, or are too few", path);
+		diag_fini(&d);
+		policy_free(&p);
+		n++;
+	}
+	closedir(dir);
+	assert_true(n >= 11);
 }
 
 static void the_least_policy(void **state)
@@ -406,7 +437,7 @@ static void consent(void **state)
 
 static int explains(struct policy *p, const char *method, const char *url, bool json, char out[4096])
 {
-	struct explain_request r = { method, url, false };
+	struct explain_request r = { .method = method, .url = url };
 	struct err err = ERR_INIT;
 	FILE *f = fmemopen(out, 4096, "w");
 	int ret;
@@ -467,6 +498,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(error_cases),
+		cmocka_unit_test(ready_policies),
 		cmocka_unit_test(the_least_policy),
 		cmocka_unit_test(ids),
 		cmocka_unit_test(warnings),

@@ -48,6 +48,14 @@ static const char sample[] = "version: 1\n"
 			     "  - host: [ \"pre*.w.test\", \"**.d.w.test\" ]\n"
 			     "    allow: [ GET /w ]\n"
 			     "    deny: [ GET /w/no ]\n"
+			     "  - host: cond.test\n"
+			     "    allow:\n"
+			     "      - GET /q?a=1|2&b=*\n"
+			     "      - { method: GET, regex: \"/v[0-9]+/.*\", headers: { X-A: [a, b] }, valid: { until: 2030-01-01 } }\n"
+			     "      - { method: POST, path: /g, body: { graphql: { type: query, fields: [a] } } }\n"
+			     "      - { method: POST, path: /m, body: { mcp: { tools: [t], arguments: { /p: x } } } }\n"
+			     "      - { method: POST, path: /p, body: { git_push: { refs: refs/heads/* } } }\n"
+			     "    deny: [ { method: ANY, path: /j, query: { k: v }, headers: { X-B: c }, body: { json: { /a: b } } } ]\n"
 			     "sandbox:\n"
 			     "  filesystem: { home: empty, write: [., /srv/x], read: [/opt/tools], scratch: 512MiB }\n"
 			     "  process: { user: \"1000\", environment: { keep: [LANG], set: { CI: \"1\", EMPTY: \"\" } } }\n"
@@ -124,13 +132,13 @@ static void accessors(void **state)
 	assert_true(dest_inject(&d, 1, &in) && in.kind == INJECT_BASIC && str_eq(in.username, STR("me")) && in.env.n == 0);
 	assert_false(dest_inject(&d, 2, &in));
 	assert_true(d.limits.request_body == 1u << 30 && d.limits.response_body == 0 && d.limits.idle_ms == 1200000 && d.limits.head_ms == 0 && d.limits.total_ms == 0);
-	assert_true(table_dest_at(t, d.index, &e) && e.value == d.value && !table_dest_at(t, 11, &e));
+	assert_true(table_dest_at(t, d.index, &e) && e.value == d.value && !table_dest_at(t, 12, &e));
 	assert_int_equal(table_secret_count(t), 2);
 	assert_true(table_secret(t, 0, &s) && s.source == SECRET_SOURCE_ENV && str_eq(s.arg, STR("ONE")) && s.index == 0);
 	assert_true(table_secret(t, 1, &s) && s.source == SECRET_SOURCE_FILE && str_eq(s.arg, STR("/etc/two")) && !table_secret(t, 2, &s));
 	assert_true(table_secret_host_ok(t, 0, STR("a.test")) && !table_secret_host_ok(t, 1, STR("a.test")) && !table_secret_host_ok(t, 2, STR("a.test")));
 	assert_true(table_dest_each(t, count, &n));
-	assert_int_equal(n, 11);
+	assert_int_equal(n, 12);
 	n = 0;
 	assert_true(table_inject_each(t, count_injects, &n));
 	assert_int_equal(n, 2);
@@ -203,7 +211,7 @@ static void readable_by_liblmdb(void **state)
 	assert_int_equal(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn), 0);
 	assert_int_equal(mdb_dbi_open(txn, NULL, 0, &dbi), 0);
 	assert_int_equal(mdb_stat(txn, dbi, &st), 0);
-	assert_int_equal(st.ms_entries, 1 + 2 + 1 + 11);
+	assert_int_equal(st.ms_entries, 1 + 2 + 1 + 12);
 	assert_int_equal(mdb_get(txn, dbi, &k, &v), 0);
 	mdb_txn_abort(txn);
 	mdb_env_close(env);
@@ -225,11 +233,24 @@ static int open_image(struct table **t, const uint8_t *p, size_t n)
 	return r;
 }
 
+static bool field_at(const void *arg, unsigned i, struct str *name, struct str *value)
+{
+	static const char *const fields[] = { "x-a", "content-type", "X_B" }, *const values[] = { "a", "application/json", "c, d" };
+
+	(void)arg;
+	if (i >= 3)
+		return false;
+	*name = str_of(fields[i]);
+	*value = str_of(values[i]);
+	return true;
+}
+
 /* Everything that the gateway does with a table. It may be wrong about one that was not checked, but it stays inside. */
 static bool touch(void *arg, const struct dest *d)
 {
-	static const char *const paths[] = { "/", "/a/b", "/a/secret/x", "/b/x/c", "/dav/v1", "*", "/x", "/a/;p//" };
-	struct facts f = { .scheme = SCHEME_HTTPS, .host = STR("pre.w.test"), .port = 443, .method = STR("PROPFIND"), .has_content = true };
+	static const char *const paths[] = { "/", "/a/b", "/a/secret/x", "/b/x/c", "/dav/v1", "*", "/x", "/a/;p//", "/q", "/v1/x", "/g", "/m", "/p", "/j" };
+	static const struct str contents[] = { { "{\"query\":\"{a}\"}", 15 }, { "{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\"params\":{\"name\":\"t\",\"arguments\":{\"p\":\"x\"}}}", 79 }, { "0000", 4 }, { "{\"a\":\"b\"}", 9 } };
+	struct facts f = { .field = field_at, .query = STR("a=1&b=%20"), .has_query = true, .now_s = 1800000000, .scheme = SCHEME_HTTPS, .host = STR("pre.w.test"), .port = 443, .has_content = true };
 	struct decision o;
 	struct inject in;
 	struct ip ip;
@@ -239,6 +260,8 @@ static bool touch(void *arg, const struct dest *d)
 	(void)arg;
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		f.path = str_of(paths[i]);
+		f.content = i % 2 ? &contents[i / 2 % 4] : NULL;
+		f.method = i > 8 ? i > 9 ? STR("POST") : STR("GET") : STR("PROPFIND");
 		decide(d->table, d, &f, &o);
 	}
 	for (unsigned i = 0; i < 50 && dest_inject(d, i, &in); i++)
@@ -357,20 +380,22 @@ static void damaged_values(void **state)
 	(void)state;
 	util_parse(&p, sample);
 	t = util_table(&p);
-	d = find(t, SCHEME_HTTPS, "a.test", 443);
-	for (uint32_t i = 0; i < d.value_len; i++) {
-		uint8_t *copy = malloc(d.value_len);
-		struct dest e = d;
+	for (unsigned which = 0; which < 2; which++) {
+		d = find(t, SCHEME_HTTPS, which ? "cond.test" : "a.test", 443);
+		for (uint32_t i = 0; i < d.value_len; i++) {
+			uint8_t *copy = malloc(d.value_len);
+			struct dest e = d;
 
-		assert_non_null(copy);
-		memcpy(copy, d.value, d.value_len);
-		for (int k = 0; k < 3; k++) {
-			copy[i] = (uint8_t)util_random(&seed);
-			e.value = copy;
-			e.value_len = d.value_len - (k == 2 ? util_random(&seed) % d.value_len : 0);
-			touch(NULL, &e);
+			assert_non_null(copy);
+			memcpy(copy, d.value, d.value_len);
+			for (int k = 0; k < 3; k++) {
+				copy[i] = (uint8_t)util_random(&seed);
+				e.value = copy;
+				e.value_len = d.value_len - (k == 2 ? util_random(&seed) % d.value_len : 0);
+				touch(NULL, &e);
+			}
+			free(copy);
 		}
-		free(copy);
 	}
 	table_free(t);
 	policy_free(&p);
@@ -505,6 +530,14 @@ static void forgeries(void **state)
 	FORGED("*.w.test*.w.testtest.yaml", "*.w.test", "*.W.test", "a destination's host");
 	FORGED("", "\x30\x75\0\0\xa0\xbb\x0d\0", "\x30\x75\0\0\xff\xff\xff\xff", "a destination's limits");
 	FORGED("", "\x30\x75\0\0\xa0\xbb\x0d\0", "\1\0\0\0\xa0\xbb\x0d\0", "a destination's limits");
+	/* conditions */
+	FORGED("", "\2\2\0\1\0a\1\2\0", "\2\2\0\1\0a\4\2\0", "a rule's query");
+	FORGED("", "\2\2\0\1\0a\1\2\0", "\0\2\0\1\0a\1\2\0", "a rule's conditions");
+	FORGED("", "\2\2\0\1\0a\1\2\0", "\2\2\0\1\0a\1\0\0", "a rule's query");
+	FORGED("", "\x0b\0/v[0-9]+", "\x0b\0/v[0-9)+", "a rule's regular expression");
+	FORGED("", "\x0b\0/v[0-9]+", "\x0b\0/v(?=9)+", "a rule's regular expression");
+	FORGED("", "\x10\3\1\1\0\1\0a", "\x10\3\x09\1\0\1\0a", "a rule's condition on content");
+	FORGED("", "\x10\3\1\1\0\1\0a", "\x10\x09\1\1\0\1\0a", "a rule's condition on content");
 	free(image);
 }
 

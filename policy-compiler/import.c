@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "import.h"
+
+#include "../common/conf/yaml.h"
+
+struct import {
+	struct diag *d;
+	struct buf *out;
+	bool any_program, programs_told;
+};
+#define BAD(im, node, ...) diag_error((im)->d, (node)->line, (node)->col, __VA_ARGS__)
+
+enum import_kind import_kind_of(const char *name)
+{
+	return strcmp(name, "openshell") == 0 ? IMPORT_OPENSHELL : strcmp(name, "sandbox-runtime") == 0 ? IMPORT_SANDBOX_RUNTIME
+													: IMPORT_NONE;
+}
+
+static bool is(const struct yaml_node *n, const char *text) { return n != NULL && n->kind == YAML_TEXT && str_eq(n->text, str_of(text)); }
+static bool truth(const struct yaml_node *n) { return is(n, "true"); }
+
+static void quoted(struct buf *b, struct str s)
+{
+	buf_addc(b, '"');
+	for (size_t i = 0; i < s.n; i++) {
+		if (s.p[i] == '"' || s.p[i] == '\\')
+			buf_addc(b, '\\');
+		buf_addc(b, (unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7f ? '?' : s.p[i]);
+	}
+	buf_addc(b, '"');
+}
+
+/* Every key of a map is one of `known`; else an error: what it restricts would be lost. */
+static void only(struct import *im, const struct yaml_node *map, const char *where, const char *const *known)
+{
+	for (unsigned i = 0; map != NULL && map->kind == YAML_MAP && i < map->n; i++) {
+		unsigned k = 0;
+
+		while (known[k] != NULL && !str_eq(map->items[2 * i]->text, str_of(known[k])))
+			k++;
+		if (known[k] == NULL)
+			BAD(im, map->items[2 * i], "`%.*s` of %s is not known here, and leaving it out could widen", DIAG_STR(map->items[2 * i]->text), where);
+	}
+}
+
+/* --- OpenShell ----------------------------------------------------------------------------------------------------- */
+
+/* Their stars cross slashes, also one alone: a path of ours where it says the same, an expression otherwise. */
+static void put_path(struct import *im, const struct yaml_node *n, struct str s)
+{
+	size_t plain = s.n;
+
+	if (s.n == 0 || str_eq(s, STR("**")) || str_eq(s, STR("*")) || str_eq(s, STR("/**")) || str_eq(s, STR("/*"))) {
+		buf_addz(im->out, "path: /**");
+		return;
+	}
+	if (s.p[0] != '/' && s.p[0] != '*') {
+		BAD(im, n, "the path `%.*s` does not begin with /", DIAG_STR(s));
+		return;
+	}
+	if (str_ends(s, STR("/**")))
+		plain -= 2;
+	if (s.p[0] == '/' && memchr(s.p, '*', plain) == NULL && memchr(s.p, '?', plain) == NULL && memchr(s.p, '[', plain) == NULL) {
+		buf_addz(im->out, "path: ");
+		quoted(im->out, s);
+		return;
+	}
+	buf_addz(im->out, "regex: '");
+	for (size_t i = 0; i < s.n; i++) {
+		char c = s.p[i];
+
+		if (c == '*') {
+			while (i + 1 < s.n && s.p[i + 1] == '*')
+				i++;
+			buf_addz(im->out, ".*");
+		} else if (c == '?') {
+			buf_addc(im->out, '.');
+		} else if (c == '[' && i + 2 < s.n && memchr(s.p + i + 2, ']', s.n - i - 2) != NULL) {
+			buf_addc(im->out, '[');
+			if (s.p[i + 1] == '!') {
+				buf_addc(im->out, '^');
+				i++;
+			}
+			for (i++; s.p[i] != ']'; i++)
+				buf_addc(im->out, s.p[i] == '\'' ? '.' : s.p[i]);
+			buf_addc(im->out, ']');
+		} else {
+			if (memchr(".+(){}|^$\\]", c, 11) != NULL)
+				buf_addc(im->out, '\\');
+			buf_addc(im->out, c);
+		}
+	}
+	buf_addc(im->out, '\'');
+}
+
+static void put_texts(struct import *im, const struct yaml_node *n)
+{
+	unsigned count = n->kind == YAML_LIST ? n->n : 1;
+
+	buf_addc(im->out, '[');
+	for (unsigned i = 0; i < count; i++) {
+		const struct yaml_node *one = n->kind == YAML_LIST ? n->items[i] : n;
+
+		if (one->kind != YAML_TEXT)
+			BAD(im, one, "a text is wanted here");
+		buf_addz(im->out, i ? ", " : "");
+		quoted(im->out, one->text);
+	}
+	buf_addc(im->out, ']');
+}
+
+/* A glob, or { any: [globs] }. */
+static void put_matcher(struct import *im, const struct yaml_node *n)
+{
+	const struct yaml_node *any = n->kind == YAML_MAP ? yaml_get(n, "any") : n;
+
+	if (any == NULL || (n->kind == YAML_MAP && n->n != 1))
+		BAD(im, n, "a matcher is a glob, or { any: [globs] }");
+	else
+		put_texts(im, any);
+}
+
+static void put_query(struct import *im, const struct yaml_node *q, bool deny)
+{
+	if (q == NULL)
+		return;
+	if (q->kind != YAML_MAP) {
+		BAD(im, q, "`query` is a map");
+		return;
+	}
+	buf_addz(im->out, ", query: { ");
+	for (unsigned i = 0; i < q->n; i++) {
+		buf_addz(im->out, i ? ", " : "");
+		quoted(im->out, q->items[2 * i]->text);
+		buf_addz(im->out, deny ? ": { matches: " : ": { required: true, matches: ");
+		put_matcher(im, q->items[2 * i + 1]);
+		buf_addz(im->out, " }");
+	}
+	buf_addz(im->out, " }");
+}
+
+static void rest_rule(struct import *im, const struct yaml_node *r, bool deny, struct str base)
+{
+	static const char *const known[] = { "method", "path", "query", NULL };
+	const struct yaml_node *method = yaml_get(r, "method"), *path = yaml_get(r, "path");
+
+	only(im, r, "a rule", known);
+	if (method == NULL || path == NULL || method->kind != YAML_TEXT || path->kind != YAML_TEXT) {
+		BAD(im, r, "a rule has `method` and `path`");
+		return;
+	}
+	if (base.n > 0 && !str_eq(base, path->text))
+		BAD(im, path, "an endpoint with a `path` whose rules have others: write the rules with whole paths");
+	buf_addz(im->out, "      - { method: ");
+	quoted(im->out, is(method, "*") ? STR("ANY") : method->text);
+	buf_addz(im->out, ", ");
+	put_path(im, path, path->text);
+	put_query(im, yaml_get(r, "query"), deny);
+	buf_addz(im->out, is(method, "*") && !deny ? ", body: any }\n" : " }\n");
+}
+
+static void graphql_rule(struct import *im, const struct yaml_node *r, struct str base)
+{
+	static const char *const known[] = { "operation_type", "operation_name", "fields", NULL };
+	const struct yaml_node *type = yaml_get(r, "operation_type"), *name = yaml_get(r, "operation_name"), *fields = yaml_get(r, "fields");
+
+	only(im, r, "a rule", known);
+	buf_addz(im->out, "      - { method: POST, ");
+	put_path(im, r, base);
+	buf_addz(im->out, ", body: { graphql: { type: ");
+	if (type == NULL || is(type, "*"))
+		buf_addz(im->out, "[query, mutation, subscription]");
+	else
+		put_texts(im, type);
+	if (name != NULL) {
+		buf_addz(im->out, ", name: ");
+		put_texts(im, name);
+	}
+	if (fields != NULL) {
+		buf_addz(im->out, ", fields: ");
+		put_texts(im, fields);
+	}
+	buf_addz(im->out, " } } }\n");
+}
+
+static void call_rule(struct import *im, const struct yaml_node *r, bool deny, struct str base, bool mcp)
+{
+	static const char *const known[] = { "method", "tool", NULL };
+	const struct yaml_node *method = yaml_get(r, "method"), *tool = yaml_get(r, "tool");
+
+	only(im, r, "a rule", known);
+	if (method == NULL) {
+		BAD(im, r, "a rule has `method`");
+		return;
+	}
+	if (tool != NULL && !deny)
+		buf_addz(im->out, "      # with tools come initialize, ping, tools/list and notifications\n");
+	buf_addz(im->out, "      - { method: POST, ");
+	put_path(im, r, base);
+	buf_addz(im->out, mcp ? ", body: { mcp: { " : ", body: { jsonrpc: { ");
+	buf_addz(im->out, tool ? "tools: " : "methods: ");
+	if (tool != NULL)
+		put_matcher(im, tool);
+	else
+		put_texts(im, method);
+	buf_addz(im->out, " } } }\n");
+}
+
+static void one_rule(struct import *im, const struct yaml_node *r, bool deny, const struct yaml_node *protocol, struct str base)
+{
+	if (r == NULL || r->kind != YAML_MAP)
+		return;
+	if (is(protocol, "graphql"))
+		graphql_rule(im, r, base);
+	else if (is(protocol, "mcp") || is(protocol, "json-rpc"))
+		call_rule(im, r, deny, base, is(protocol, "mcp"));
+	else if (is(protocol, "rest"))
+		rest_rule(im, r, deny, base);
+	else
+		BAD(im, protocol != NULL ? protocol : r, "rules of this protocol cannot be said yet");
+}
+
+static void access_preset(struct import *im, const struct yaml_node *access, const struct yaml_node *protocol, const struct yaml_node *at, struct str base)
+{
+	bool graphql = is(protocol, "graphql");
+
+	if (protocol != NULL && !is(protocol, "rest") && !graphql) {
+		BAD(im, protocol, "`access` of this protocol cannot be said yet");
+		return;
+	}
+	buf_addz(im->out, "      - { method: ");
+	if (graphql)
+		buf_addz(im->out, "POST, ");
+	else if (access == NULL || is(access, "full"))
+		buf_addz(im->out, "[ANY, WEBSOCKET], ");
+	else if (is(access, "read-only"))
+		buf_addz(im->out, "[GET, OPTIONS], ");
+	else if (is(access, "read-write"))
+		buf_addz(im->out, "[GET, OPTIONS, POST, PUT, PATCH], ");
+	else
+		BAD(im, access, "`access` is read-only, read-write or full");
+	put_path(im, at, base);
+	if (graphql)
+		buf_addz(im->out, is(access, "read-only") ? ", body: { graphql: { type: query } }" : is(access, "read-write") ? ", body: { graphql: { type: [query, mutation] } }"
+															      : ", body: { graphql: { type: [query, mutation, subscription] } }");
+	else if (access == NULL || is(access, "full"))
+		buf_addz(im->out, ", body: any");
+	buf_addz(im->out, " }\n");
+}
+
+static void endpoint(struct import *im, const struct yaml_node *e)
+{
+	static const char *const known[] = { "host", "port", "path", "protocol", "tls", "enforcement", "access", "rules", "deny_rules", "allowed_ips", "allow_encoded_slash", "graphql_max_body_bytes", NULL };
+	const struct yaml_node *host = yaml_get(e, "host"), *port = yaml_get(e, "port"), *protocol = yaml_get(e, "protocol"), *rules = yaml_get(e, "rules"), *denies = yaml_get(e, "deny_rules"), *ips = yaml_get(e, "allowed_ips"),
+			       *path = yaml_get(e, "path");
+	struct str base = path != NULL && path->kind == YAML_TEXT ? path->text : STR_NONE;
+
+	only(im, e, "an endpoint", known);
+	if (host == NULL || host->kind != YAML_TEXT || port == NULL || port->kind != YAML_TEXT) {
+		BAD(im, e, "an endpoint has `host` and `port`");
+		return;
+	}
+	if (is(yaml_get(e, "tls"), "skip")) {
+		buf_addf(im->out, "  # %.*s: a tunnel that is not looked into (tls: skip): left out\n", DIAG_STR(host->text));
+		return;
+	}
+	buf_addz(im->out, "  - host: ");
+	quoted(im->out, host->text);
+	buf_addc(im->out, '\n');
+	if (!is(port, "443"))
+		buf_addf(im->out, "    ports: [%.*s]\n", DIAG_STR(port->text));
+	if (protocol == NULL)
+		buf_addz(im->out, "    # any bytes passed there; here it is HTTP over TLS\n");
+	if (is(yaml_get(e, "enforcement"), "audit"))
+		buf_addz(im->out, "    # it was only watched there (enforcement: audit); here the rules hold\n");
+	if (ips != NULL) {
+		buf_addz(im->out, "    addresses: ");
+		put_texts(im, ips);
+		buf_addc(im->out, '\n');
+	}
+	if (truth(yaml_get(e, "allow_encoded_slash")))
+		buf_addz(im->out, "    paths: { encoded_slash: keep }\n");
+	buf_addz(im->out, "    allow:\n");
+	for (unsigned i = 0; rules != NULL && rules->kind == YAML_LIST && i < rules->n; i++)
+		one_rule(im, yaml_get(rules->items[i], "allow"), false, protocol, base);
+	if (rules == NULL)
+		access_preset(im, yaml_get(e, "access"), protocol, e, base);
+	if (denies != NULL && denies->kind == YAML_LIST)
+		buf_addz(im->out, "    deny:\n");
+	for (unsigned i = 0; denies != NULL && denies->kind == YAML_LIST && i < denies->n; i++)
+		one_rule(im, denies->items[i], true, protocol, base);
+}
+
+static void paths(struct import *im, const char *key, const struct yaml_node *list, const struct yaml_node *more, const char *first)
+{
+	const struct yaml_node *lists[] = { list, more };
+	bool any = first != NULL;
+
+	for (int k = 0; k < 2; k++)
+		any = any || (lists[k] != NULL && lists[k]->n > 0);
+	if (!any)
+		return;
+	buf_addf(im->out, "    %s: [", key);
+	if (first != NULL)
+		buf_addz(im->out, first);
+	any = first != NULL;
+	for (int k = 0; k < 2; k++) {
+		for (unsigned i = 0; lists[k] != NULL && lists[k]->kind == YAML_LIST && i < lists[k]->n; i++) {
+			const struct yaml_node *p = lists[k]->items[i];
+
+			if (p->kind != YAML_TEXT || memchr(p->text.p, '*', p->text.n) != NULL)
+				BAD(im, p, "a path with wildcards cannot be said: name the folder");
+			buf_addz(im->out, any ? ", " : "");
+			quoted(im->out, p->text);
+			any = true;
+		}
+	}
+	buf_addz(im->out, "]\n");
+}
+
+static void openshell(struct import *im, const struct yaml_node *root)
+{
+	static const char *const top[] = { "version", "filesystem_policy", "landlock", "process", "network_policies", NULL }, *const entry[] = { "name", "endpoints", "binaries", NULL };
+	const struct yaml_node *nets = yaml_get(root, "network_policies"), *files = yaml_get(root, "filesystem_policy");
+
+	only(im, root, "a policy of OpenShell", top);
+	buf_addz(im->out, "destinations:\n");
+	for (unsigned i = 0; nets != NULL && nets->kind == YAML_MAP && i < nets->n; i++) {
+		const struct yaml_node *e = nets->items[2 * i + 1], *ends = yaml_get(e, "endpoints"), *programs = yaml_get(e, "binaries");
+
+		only(im, e, "an entry of network_policies", entry);
+		if (programs != NULL && !im->any_program && !im->programs_told) {
+			BAD(im, programs, "which program asks is not looked at here: with --any-program every program of the sandbox may use these destinations");
+			im->programs_told = true;
+		}
+		buf_addf(im->out, "  # %.*s\n", DIAG_STR(nets->items[2 * i]->text));
+		for (unsigned k = 0; ends != NULL && ends->kind == YAML_LIST && k < ends->n; k++)
+			if (ends->items[k]->kind == YAML_MAP)
+				endpoint(im, ends->items[k]);
+	}
+	if (files != NULL && files->kind == YAML_MAP) {
+		buf_addz(im->out, "sandbox:\n  filesystem:\n");
+		paths(im, "write", yaml_get(files, "read_write"), NULL, truth(yaml_get(files, "include_workdir")) ? "." : NULL);
+		paths(im, "read", yaml_get(files, "read_only"), NULL, NULL);
+	}
+}
+
+/* --- sandbox-runtime ----------------------------------------------------------------------------------------------- */
+
+static bool listed(const struct yaml_node *list, struct str s, unsigned n)
+{
+	for (unsigned i = 0; list != NULL && list->kind == YAML_LIST && i < list->n && i < n; i++)
+		if (list->items[i]->kind == YAML_TEXT && str_eq(list->items[i]->text, s))
+			return true;
+	return false;
+}
+
+/* "*.x" is everything below x there. */
+static void domain(struct import *im, const struct yaml_node *n, bool allow, bool deny)
+{
+	if (n->kind != YAML_TEXT || memchr(n->text.p, ':', n->text.n) != NULL) {
+		BAD(im, n, "a domain is a name, or *. and a name");
+		return;
+	}
+	buf_addz(im->out, "  - host: \"");
+	if (str_starts(n->text, STR("*.")))
+		buf_addc(im->out, '*');
+	buf_adds(im->out, n->text);
+	buf_addz(im->out, "\"\n");
+	if (allow)
+		buf_addz(im->out, "    allow: [ { method: [ANY, WEBSOCKET], path: /**, body: any } ]\n");
+	if (deny)
+		buf_addz(im->out, "    deny: [ \"ANY /**\" ]\n");
+}
+
+static void sandbox_runtime(struct import *im, const struct yaml_node *root)
+{
+	static const char *const top[] = { "network", "filesystem", "ignoreViolations", "enableWeakerNestedSandbox", "mandatoryDenySearchDepth", "ripgrep", NULL };
+	static const char *const net_keys[] = { "allowedDomains", "deniedDomains", "allowUnixSockets", "allowAllUnixSockets", "allowLocalBinding", "httpProxyPort", "socksProxyPort", NULL };
+	static const char *const file_keys[] = { "denyRead", "allowRead", "allowWrite", "denyWrite", "allowGitConfig", NULL };
+	const struct yaml_node *net = yaml_get(root, "network"), *files = yaml_get(root, "filesystem"), *allowed = net ? yaml_get(net, "allowedDomains") : NULL, *denied = net ? yaml_get(net, "deniedDomains") : NULL;
+
+	only(im, root, "settings of sandbox-runtime", top);
+	only(im, net, "`network`", net_keys);
+	only(im, files, "`filesystem`", file_keys);
+	buf_addz(im->out, "# https on port 443 alone: other ports and plain http are destinations of their own. Unix sockets and listening are not carried over.\ndestinations:\n");
+	for (unsigned i = 0; allowed != NULL && allowed->kind == YAML_LIST && i < allowed->n; i++)
+		if (!listed(allowed, allowed->items[i]->text, i))
+			domain(im, allowed->items[i], true, listed(denied, allowed->items[i]->text, UINT32_MAX));
+	for (unsigned i = 0; denied != NULL && denied->kind == YAML_LIST && i < denied->n; i++)
+		if (!listed(denied, denied->items[i]->text, i) && !listed(allowed, denied->items[i]->text, UINT32_MAX))
+			domain(im, denied->items[i], false, true);
+	if (files != NULL && files->kind == YAML_MAP) {
+		buf_addz(im->out, "# What is not listed could be read there; here the sandbox sees the system, the working directory and what is listed.\nsandbox:\n  filesystem:\n    root: host\n");
+		paths(im, "write", yaml_get(files, "allowWrite"), NULL, NULL);
+		paths(im, "read", yaml_get(files, "allowRead"), NULL, NULL);
+		paths(im, "hide", yaml_get(files, "denyRead"), NULL, NULL);
+		paths(im, "protect", yaml_get(files, "denyWrite"), NULL, NULL);
+	}
+}
+
+int import_policy(enum import_kind kind, struct str text, bool any_program, struct buf *out, struct diag *d)
+{
+	struct arena a = { 0 };
+	struct import im = { d, out, any_program, false };
+	const struct yaml_node *root = yaml_parse(&a, text.p, text.n, d);
+
+	if (root != NULL && root->kind != YAML_MAP)
+		BAD(&im, root, "a map is wanted here");
+	if (root != NULL && root->kind == YAML_MAP) {
+		buf_addz(out, "version: 1\nname: imported\n");
+		if (kind == IMPORT_OPENSHELL)
+			openshell(&im, root);
+		else
+			sandbox_runtime(&im, root);
+	}
+	arena_fini(&a);
+	return d->errors ? -1 : 0;
+}

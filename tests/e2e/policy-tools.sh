@@ -1,0 +1,187 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The tools of the people who edit policies, from the command line: test, fmt, diff, replay, suggest, init. No sandbox is started.
+NAME=policy-tools
+. "$(dirname "$0")/lib.sh"
+P="$SP policy"
+exits() { local t=$1 want=$2 rc; shift 2; "$@" >"$T/out" 2>"$T/err"; rc=$?; [ $rc -eq "$want" ] && ok "$t" || not_ok "$t" "exit $rc, not $want" "$(cat "$T/out" "$T/err")"; }
+cat >"$WORK/old.yaml" <<'Y'
+version: 1
+secrets: { s: { env: S, hosts: [a.test] } }
+limits: { request_body: 1MiB }
+destinations:
+  - host: a.test
+    allow:
+      - GET /repos/acme/**
+      - GET /s?state=open
+      - { method: POST, path: /graphql, body: { graphql: { type: query } } }
+      - { method: GET, path: /t, valid: { until: 2026-01-01 } }
+    deny:
+      - ANY /repos/acme/secrets/**
+    inject: [ { secret: s, as: bearer } ]
+  - host: same.test
+    allow: [ "GET /**" ]
+tests:
+  - { allow: GET https://a.test/repos/acme/x, inject: [s] }
+  - deny: GET https://a.test/repos/acme/secrets/x
+Y
+sed -e 's/GET \/repos\/acme/GET|DELETE \/repos/; s/state=open/state=open|all/; s/type: query/type: [query, mutation]/; s/hosts: \[a.test\]/hosts: [a.test, b.test]/; s/1MiB/2MiB/; s/until: 2026/until: 2027/' "$WORK/old.yaml" >"$WORK/new.yaml"
+cd "$WORK" || exit 1
+# test
+exits "its tests pass" 0 $P test old.yaml
+has "as TAP" "$T/out" "ok 2 - deny GET https://a.test/repos/acme/secrets/x"
+sed 's/  - deny: GET/  - allow: GET/' old.yaml >wrong.yaml
+exits "a test that fails is found" 1 $P test wrong.yaml
+has "with its place and the rule" "$T/out" "source: wrong.yaml:12"
+exits "JUnit too" 1 $P test --junit wrong.yaml
+check "which is XML" python3 -c "import xml.etree.ElementTree as e; r = e.parse('$T/out').getroot(); assert r.get('tests') == '2' and r.get('failures') == '1' and len(r.findall('.//failure')) == 1"
+exits "no table is made of a policy that fails its tests" 1 $P compile wrong.yaml -o table
+[ ! -e table ] && ok "none is there" || not_ok "none is there"
+has "the message is one of the file's" "$T/err" "wrong.yaml:18:5: error: the test \`allow GET https://a.test/repos/acme/secrets/x\` fails: got deny"
+# explain with what conditions ask for
+printf '{"query":"mutation { x }"}' >m.json
+exits "explain without the content: a question" 1 $P explain --content old.yaml POST https://a.test/graphql
+has "which it says" "$T/out" "depends on the content"
+exits "explain with content" 1 $P explain --data m.json -H 'Content-Type: application/json' old.yaml POST https://a.test/graphql
+has "names what does not hold" "$T/out" "its condition on content does not hold"
+exits "the same is allowed by the other" 0 $P explain --data m.json -H 'Content-Type: application/json' new.yaml POST https://a.test/graphql
+exits "explain at another time" 0 $P explain --at 2025-06-01 old.yaml GET https://a.test/t
+exits "and now" 1 $P explain --at 2026-06-01 old.yaml GET https://a.test/t
+# diff
+exits "a diff of equals is empty" 0 $P diff old.yaml old.yaml
+has "and says so" "$T/out" "0 wider, 0 narrower"
+exits "a diff that widens can fail" 1 $P diff --fail-on widen old.yaml new.yaml
+for w in '+ allow DELETE https://a.test/repos/' '+ allow GET https://a.test/s?state=all' '{"query":"mutation Zz { zz }"}' 'allow GET https://a.test/t' '+ new: secret s may go to b.test' 'limits.request_body: from 1048576 to 2097152'; do has "the diff has: $w" "$T/out" "$w"; done
+hasnt "what did not change is not in it" "$T/out" "same.test"
+exits "narrowing does not fail" 0 $P diff --fail-on widen new.yaml old.yaml
+has "it is told" "$T/out" "- deny DELETE https://a.test/repos/"
+exits "as JSON" 0 $P diff --json old.yaml new.yaml
+check "which is JSON" python3 -c "import json; d = json.load(open('$T/out')); assert d['complete'] and d['widened'] >= 6 and d['narrowed'] == 0 and all(c['effect'] == 'wider' for c in d['changes'])"
+exits "as Markdown" 0 $P diff --markdown old.yaml new.yaml
+has "a table" "$T/out" "| **wider** |"
+# replay and suggest
+python3 - >log.jsonl <<'Y'
+import json
+from urllib.parse import urlsplit
+def r(method, url, decision, code=None, rule=None):
+    u = urlsplit(url)
+    o = {"time": 1798700000000, "http_request": {"http_method": method, "url": {"scheme": u.scheme, "hostname": u.hostname, "port": u.port or 443, "path": u.path}}, "unmapped": {"sallyport": {"kind": "request", "decision": decision}}}
+    if u.query: o["http_request"]["url"]["query_string"] = u.query
+    if code: o["unmapped"]["sallyport"]["code"] = code
+    if rule: o["firewall_rule"] = {"uid": rule}
+    print(json.dumps(o))
+r("GET", "https://a.test/repos/acme/x", "allow")
+r("GET", "https://a.test/gone", "allow"); r("GET", "https://a.test/gone", "allow")
+r("GET", "https://a.test/s?state=*", "allow")
+r("GET", "https://a.test/repos/acme/secrets/x", "deny", "policy_denied", "a.test:deny:x")
+r("HEAD", "https://a.test/n/x*y?b=*&a=*", "deny", "policy_denied"); r("GET", "https://a.test/n/x*y?a=*&b=*", "deny", "policy_denied")
+r("POST", "https://c.test:8443/x", "deny", "destination_denied")
+r("CONNECT", "https://d.test", "deny", "destination_denied")
+r("GET", "https://a.test/repos/acme/y", "deny", "limit_exceeded")
+r("GET", "https://a.test/\x1b[31m", "deny", "policy_denied")
+print("not a record")
+Y
+exits "replay finds what changes" 1 $P replay old.yaml log.jsonl
+has "how often" "$T/out" "now denied       2  GET https://a.test/gone"
+has "what cannot be known is counted" "$T/out" "1 not known"
+hasnt "no control of a record reaches the terminal" "$T/out" $'\x1b'
+exits "suggest" 0 $P suggest log.jsonl
+cp "$T/out" suggested.yaml
+has "one rule of a path and its keys" suggested.yaml '- "GET /n/x%2Ay?a=*&b=*" # 2 times'
+has "what a deny rule refused is a comment" suggested.yaml "# not by an allow rule: GET /repos/acme/secrets/x"
+hasnt "no control either" suggested.yaml $'\x1b'
+sed -i '/\[31m/d' suggested.yaml
+exits "what is suggested is a policy" 0 $P check suggested.yaml
+exits "which lets just that through" 0 $P explain suggested.yaml GET 'https://a.test/n/x%2Ay?a=1&b=2'
+exits "and not more" 1 $P explain suggested.yaml GET 'https://a.test/n/x%2Ay?a=1&b=2&c=3'
+# fmt
+printf '\n\nversion: 1   \ndestinations:\n# why\n- host: a.test\n  allow:\n  - "*,GET /x"  # both\n  -   method: "GET,PUT"\n      path: /y\n\n\n  deny: []\n' >messy.yaml
+cat >neat.yaml <<'Y'
+version: 1
+destinations:
+  # why
+  - host: a.test
+    allow:
+      - "ANY|GET /x"  # both
+      - method: "GET|PUT"
+        path: /y
+
+    deny: []
+Y
+exits "fmt" 0 $P fmt messy.yaml
+check "it is laid out, its comments are kept" cmp "$T/out" neat.yaml
+exits "fmt --check finds it" 1 $P fmt --check messy.yaml
+chmod 640 messy.yaml
+exits "fmt -w" 0 $P fmt -w messy.yaml
+check "it is written" cmp messy.yaml neat.yaml
+[ "$(stat -c %a messy.yaml)" = 640 ] && ok "with its mode" || not_ok "with its mode"
+exits "what is laid out stays" 0 $P fmt --check messy.yaml
+printf 'version: 1\n\tx: 1\n' >bad.yaml
+exits "what is not YAML is left alone" 1 $P fmt -w bad.yaml
+check "the ready policies are laid out" $P fmt --check "$OLDPWD"/configs/policies/*.yaml
+# import
+cat >os.yaml <<'Y'
+version: 1
+filesystem_policy: { include_workdir: true, read_only: [/usr], read_write: [/tmp] }
+network_policies:
+  one:
+    endpoints:
+      - host: api.example.com
+        port: 443
+        protocol: rest
+        access: read-write
+        deny_rules: [ { method: PUT, path: "/repos/*/protection" } ]
+      - { host: git.example.com, port: 8443, protocol: rest, rules: [ { allow: { method: GET, path: "/**/info/refs*", query: { service: "git-*" } } } ] }
+      - { host: mcp.example.com, port: 443, path: /mcp, protocol: mcp, rules: [ { allow: { method: tools/call, tool: { any: [a, b] } } } ] }
+    binaries: [ { path: /usr/bin/curl } ]
+Y
+exits "import: what would be wider is an error" 1 $P import openshell os.yaml
+has "which says what" "$T/err" "os.yaml:13:15: error: which program asks is not looked at here"
+exits "import openshell" 0 $P import --any-program openshell os.yaml
+cp "$T/out" imported.yaml
+exits "read-write" 0 $P explain --content imported.yaml POST https://api.example.com/repos/a
+exits "their stars cross slashes in a deny" 1 $P explain --content imported.yaml PUT https://api.example.com/repos/a/b/protection
+exits "and in an allow, with a query" 0 $P explain imported.yaml GET 'https://git.example.com:8443/t/a.git/info/refs?service=git-upload-pack'
+exits "the query holds" 1 $P explain imported.yaml GET 'https://git.example.com:8443/t/a.git/info/refs?service=x'
+printf '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"c"}}' >c.json
+exits "a tool that is not listed" 1 $P explain --data c.json -H 'Content-Type: application/json' imported.yaml POST https://mcp.example.com/mcp
+sed -i 's/access: read-write/credential_signing: sigv4/' os.yaml
+exits "what is not known is an error" 1 $P import --any-program openshell os.yaml
+printf '{ "network": { "allowedDomains": ["a.test", "*.a.test"], "deniedDomains": ["no.a.test"] }, "filesystem": { "denyRead": ["~/.ssh"], "allowWrite": ["."], "denyWrite": [".env"] } }' >srt.json
+exits "import sandbox-runtime" 0 $P import sandbox-runtime srt.json
+cp "$T/out" imported.yaml
+exits "a domain below" 0 $P explain --content imported.yaml POST https://x.y.a.test/p
+exits "a denied one" 1 $P explain imported.yaml GET https://no.a.test/p
+has "what is hidden" imported.yaml 'hide: ["~/.ssh"]'
+# schema
+exits "schema" 0 $P schema
+cp "$T/out" schema.json
+check "which is JSON, and knows what can be written" python3 -c "import json; d = json.load(open('schema.json'))['\$defs']; assert 'regex' in d['rule']['properties'] and 'ask' not in d['rule']['properties'] and d['destination']['required'] == ['host'] and not d['tls']['additionalProperties']"
+if python3 -c 'import jsonschema, yaml' 2>/dev/null; then
+	check "ready policies are what the schema says, one with a wrong key is not" python3 - "$OLDPWD"/configs/policies/*.yaml <<'Y'
+import json, jsonschema, sys, yaml
+v = jsonschema.Draft202012Validator(json.load(open("schema.json")))
+load = lambda t: json.loads(json.dumps(yaml.safe_load(t), default=str))
+for f in sys.argv[1:]:
+    e = list(v.iter_errors(load(open(f).read())))
+    assert not e, (f, e[0].message)
+for bad in ("version: 1\ndestinations: [ { host: a.test, alow: [] } ]", "version: 1\ndestinations: [ { allow: [ GET /x ] } ]", "version: 1\ndestinations: [ { host: a.test, allow: [ /x ] } ]", "version: 1\nlimits: { idle: 5 }"):
+    assert not v.is_valid(load(bad)), bad
+Y
+else
+	skip "no jsonschema for python here"
+fi
+# init
+printf 'registry=https://npm.example.test:8443/mirror/\n@a:registry = https://npm.example.test:8443/a\n' >"$HOME/.npmrc"
+exits "init npm" 0 "$SP" init -o npm.yaml npm
+exits "is a policy" 0 $P check npm.yaml
+exits "packages can be read" 0 $P explain npm.yaml GET 'https://npm.example.test:8443/mirror/@s%2fname'
+exits "not published" 1 $P explain --content npm.yaml PUT 'https://npm.example.test:8443/mirror/name'
+exits "what is there is not overwritten" 1 "$SP" init -o npm.yaml npm
+exits "a client without a registry is told so" 1 env -u GOPROXY "$SP" init -o go.yaml go
+has "how to say it" "$T/err" "sallyport init go https://..."
+exits "a registry that is said" 0 "$SP" init -o go.yaml go https://go.example.test/p
+exits "a ready policy" 0 "$SP" init github-read
+exits "its tests" 0 $P test sallyport.yaml
+exits "no way out of the folder of policies" 1 "$SP" init -o x.yaml ../github-read
+check_done
