@@ -154,17 +154,11 @@ static int open_ca(struct startup *s, struct err *err)
 
 	if (!key) {
 		if (other)
-			return err_set(err, ENOENT, "%s/ca/ca.key is missing beside existing state; no new CA is made silently. Restore the key, or move %s away to start anew", s->state_dir, s->state_dir);
+			return err_set(err, ENOENT, "%s/ca/ca.key is missing beside existing state; no new CA is made silently. Restore the key; if it is lost for good, `sallyport ca rotate --drop-old` makes a CA that nobody trusts yet", s->state_dir);
 		if (run_ca(s, argv, -1, -1, err) < 0)
 			return -1;
 	}
-	s->ca_key_fd = openat(s->state_fd, "ca/ca.key", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	s->ca_cert_fd = openat(s->state_fd, "ca/ca.pem", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (s->ca_key_fd < 0 || s->ca_cert_fd < 0)
-		return err_errno(err, "cannot open %s/ca/ca.%s", s->state_dir, s->ca_key_fd < 0 ? "key" : "pem");
-	if (fstat(s->ca_key_fd, &st) != 0 || !S_ISREG(st.st_mode) || (st.st_mode & 077) || st.st_uid != geteuid())
-		return err_set(err, EPERM, "%s/ca/ca.key must belong to uid %u with mode 0600: chmod 600 it, and rotate the CA if others could read it", s->state_dir, (unsigned)geteuid());
-	return 0;
+	return cas_open(s, err);
 }
 
 /* The log and its slots change hands when uid_base was changed. The key stays ours: audit gets it as a descriptor. */

@@ -7,20 +7,21 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
 #include "worker.h"
 
-#define LEAF_KEEP_MS (3ull * 24 * 3600 * 1000)     /* half of the seven days a leaf is valid */
-#define REFUSAL_LEAF_KEEP_MS (30ull * 60 * 1000)
 #define LEAF_BUCKETS 256
+#define LEAF_BACK_S (24 * 3600) /* leaves are valid from 48 hours before they were minted */
 #define CTX_CACHE 64
 
 struct leaf {
 	struct leaf *next;
-	uint64_t hash, until_ms, id;
+	uint64_t hash, id;
+	int64_t minted_s, half_s, end_s; /* by the clock that clients go by: a machine may have slept, or been set */
 	X509 *x509;
 	bool refusal, asking, refused;
 	uint64_t *waiting;
@@ -199,7 +200,6 @@ bool tls_set_leaf_key(struct tls *t, const uint8_t *der, size_t n)
 		for (struct leaf *l = t->leaves[i]; l != NULL; l = l->next) {
 			X509_free(l->x509);
 			l->x509 = NULL;
-			l->until_ms = 0;
 		}
 	}
 	return true;
@@ -282,11 +282,26 @@ static bool ask(struct tls *t, struct leaf *l)
 	return true;
 }
 
+static int64_t now_s(void) { return (int64_t)(clock_wall_ms() / 1000); }
+
+/* Past half of its life a leaf still serves while the next one is being minted. */
+static bool leaf_usable(const struct leaf *l) { return l->x509 != NULL && now_s() < l->end_s && now_s() >= l->minted_s - LEAF_BACK_S; }
+static bool leaf_fresh(const struct leaf *l) { return leaf_usable(l) && now_s() < l->half_s; }
+
+static void leaf_times(struct leaf *l)
+{
+	struct tm tm;
+
+	l->minted_s = now_s();
+	l->end_s = ASN1_TIME_to_tm(X509_get0_notAfter(l->x509), &tm) == 1 ? (int64_t)timegm(&tm) : 0;
+	l->half_s = l->minted_s + (l->end_s - l->minted_s) / 2;
+}
+
 void tls_want_leaf(struct tls *t, struct str host, bool refusal)
 {
 	struct leaf *l = leaf_of(t, host, refusal);
 
-	if (l->x509 == NULL || loop_now_ms(t->w->loop) >= l->until_ms)
+	if (!leaf_fresh(l))
 		ask(t, l);
 }
 
@@ -294,7 +309,9 @@ enum leaf_state tls_leaf(struct tls *t, SSL *ssl, struct str host, bool refusal,
 {
 	struct leaf *l = leaf_of(t, host, refusal);
 
-	if (l->x509 != NULL && loop_now_ms(t->w->loop) < l->until_ms) {
+	if (leaf_usable(l)) {
+		if (!leaf_fresh(l))
+			ask(t, l);
 		if (SSL_use_certificate(ssl, l->x509) != 1 || SSL_use_PrivateKey(ssl, t->leaf_key) != 1) {
 			ERR_clear_error();
 			return LEAF_NO_CA;
@@ -320,16 +337,20 @@ void tls_minted(struct tls *t, const struct ipc_msg *m)
 	const struct msg_minted *a = (const void *)m->data;
 	const unsigned char *der = m->data + sizeof(*a);
 	struct leaf *l = handle_get(&t->w->handles, m->id);
+	X509 *x;
 
 	if (l == NULL || !l->asking)
 		return;
 	handle_free(&t->w->handles, m->id);
 	l->asking = false;
-	X509_free(l->x509);
-	l->x509 = a->status == MINT_OK ? d2i_X509(NULL, &der, (long)(m->len - sizeof(*a))) : NULL;
-	l->refused = l->x509 == NULL;
-	if (l->x509 != NULL)
-		l->until_ms = loop_now_ms(t->w->loop) + (l->refusal ? REFUSAL_LEAF_KEEP_MS : LEAF_KEEP_MS);
+	x = a->status == MINT_OK ? d2i_X509(NULL, &der, (long)(m->len - sizeof(*a))) : NULL;
+	if (x != NULL || !leaf_usable(l)) { /* one that is valid is not given up because there is no other yet */
+		X509_free(l->x509);
+		l->x509 = x;
+		l->refused = x == NULL;
+		if (x != NULL)
+			leaf_times(l);
+	}
 	ERR_clear_error();
 	wake(t, l);
 }

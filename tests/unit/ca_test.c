@@ -20,6 +20,7 @@ static const char policy[] = "version: 1\n"
                              "  - host: \"192.0.2.7\"\n"
                              "    addresses: [192.0.2.0/24]\n"
                              "    allow: [ \"GET /**\" ]\n";
+static const struct ca_wish plain;
 static char dir[] = "/tmp/sp-ca-XXXXXX";
 
 static char *path(const char *tail)
@@ -38,7 +39,7 @@ static int setup(void **state)
 
 	(void)state;
 	umask(077);
-	return mkdtemp(dir) != NULL && ca_init(path("state"), &err) == 0 ? 0 : -1;
+	return mkdtemp(dir) != NULL && ca_init(path("state"), &plain, &err) == 0 ? 0 : -1;
 }
 
 static int teardown(void **state)
@@ -87,11 +88,11 @@ static void never_replaced(void **state)
 
 	(void)state;
 	a = ca_load_cert(path("state"), &err);
-	assert_int_equal(ca_init(path("state"), &err), -1);
+	assert_int_equal(ca_init(path("state"), &plain, &err), -1);
 	assert_non_null(strstr(err.text, "not replaced"));
 	/* the key is gone: an error, not a new CA */
 	assert_int_equal(rename(path("state/ca/ca.key"), path("kept")), 0);
-	assert_int_equal(ca_init(path("state"), &err), -1);
+	assert_int_equal(ca_init(path("state"), &plain, &err), -1);
 	assert_non_null(strstr(err.text, "missing beside existing state"));
 	assert_int_equal(rename(path("kept"), path("state/ca/ca.key")), 0);
 	b = ca_load_cert(path("state"), &err);
@@ -101,13 +102,13 @@ static void never_replaced(void **state)
 	/* only records are there */
 	assert_int_equal(mkdir(path("s2"), 0700), 0);
 	assert_int_equal(mkdir(path("s2/audit"), 0700), 0);
-	assert_int_equal(ca_init(path("s2"), &err), -1);
+	assert_int_equal(ca_init(path("s2"), &plain, &err), -1);
 	/* a directory that others can write is no place for a key */
 	assert_int_equal(mkdir(path("s3"), 0700), 0);
 	assert_int_equal(chmod(path("s3"), 0777), 0);
-	assert_int_equal(ca_init(path("s3"), &err), -1);
+	assert_int_equal(ca_init(path("s3"), &plain, &err), -1);
 	/* two are different */
-	assert_int_equal(ca_init(path("s4/deep"), &err), 0);
+	assert_int_equal(ca_init(path("s4/deep"), &plain, &err), 0);
 	a = ca_load_cert(path("state"), &err);
 	b = ca_load_cert(path("s4/deep"), &err);
 	assert_int_not_equal(X509_NAME_cmp(X509_get_subject_name(a), X509_get_subject_name(b)), 0);
@@ -122,14 +123,14 @@ static void exported(void **state)
 	FILE *f;
 
 	(void)state;
-	assert_int_equal(ca_export(path("state"), true, path("out.der"), &err), 0);
+	assert_int_equal(ca_export(path("state"), CA_FORM_DER, path("out.der"), &err), 0);
 	f = fopen(path("out.der"), "r");
 	b = d2i_X509_fp(f, NULL);
 	fclose(f);
 	assert_non_null(b);
 	assert_int_equal(X509_cmp(a, b), 0);
 	X509_free(b);
-	assert_int_equal(ca_export(path("state"), false, path("out.pem"), &err), 0);
+	assert_int_equal(ca_export(path("state"), CA_FORM_PEM, path("out.pem"), &err), 0);
 	f = fopen(path("out.pem"), "r");
 	b = PEM_read_X509(f, NULL, NULL, NULL);
 	fclose(f);
@@ -137,7 +138,7 @@ static void exported(void **state)
 	assert_int_equal(X509_cmp(a, b), 0);
 	X509_free(a);
 	X509_free(b);
-	assert_int_equal(ca_export(path("nowhere"), false, NULL, &err), -1);
+	assert_int_equal(ca_export(path("nowhere"), CA_FORM_PEM, NULL, &err), -1);
 }
 
 /* --- the role ------------------------------------------------------------------------------------------------------ */
@@ -380,7 +381,7 @@ static void wrong_files(void **state)
 	pid_t pid;
 
 	(void)state;
-	assert_int_equal(ca_init(path("s5"), &err), 0);
+	assert_int_equal(ca_init(path("s5"), &plain, &err), 0);
 	fds[0] = open(path("state/ca/ca.key"), O_RDONLY | O_CLOEXEC);
 	fds[1] = open(path("s5/ca/ca.pem"), O_RDONLY | O_CLOEXEC); /* another's */
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
@@ -416,14 +417,14 @@ static void fast_enough(void **state)
 	int n = 500;
 
 	(void)state;
-	assert_int_equal(ca_create(&key, &cert, &err), 0);
+	assert_int_equal(ca_create(&key, &cert, NULL, &err), 0);
 	i = ca_issuer_new(key, cert, &err);
 	k = ca_leaf_key_new(i);
 	canon_host(STR("api.example"), false, &h, &why);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
 	for (int j = 0; j < n; j++) {
 		buf_clear(&der);
-		assert_true(ca_mint(i, k, &h, time(NULL), 3600, &der));
+		assert_int_equal(ca_mint(i, k, &h, time(NULL), 3600, &der), CA_MINT_OK);
 	}
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
 	us = ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) / 1e3 / n;
@@ -433,7 +434,7 @@ static void fast_enough(void **state)
 #endif
 	/* the CA is out of its time: nothing */
 	buf_clear(&der);
-	assert_false(ca_mint(i, k, &h, time(NULL) + 4000LL * 86400, 3600, &der));
+	assert_int_equal(ca_mint(i, k, &h, time(NULL) + 4000LL * 86400, 3600, &der), CA_MINT_EXPIRED);
 	assert_int_equal(buf_len(&der), 0);
 	buf_fini(&der);
 	ca_leaf_key_free(k);
