@@ -30,5 +30,6 @@ void load_destination(struct load *l, struct yaml_node *n);
 bool load_rule(struct load *l, struct yaml_node *n, const struct canon_path_opts *paths, bool deny, struct pol_rule *r);
 void load_injects(struct load *l, const struct yaml_node *list, struct pol_dest *proto);
 void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d);
+void load_pins(struct load *l, const struct schema_value *v, struct pol_dest *d);
 void load_sandbox(struct load *l, const struct yaml_node *n);
 #endif

@@ -12,6 +12,7 @@
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
+#include "verify.h"
 #include "worker.h"
 
 #define LEAF_BUCKETS 256
@@ -91,22 +92,15 @@ static SSL_CTX *upstream_ctx(struct tls *t, X509_STORE *store, const struct dest
 {
 	static const unsigned char alpn[] = "\x08http/1.1";
 	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
-	X509_VERIFY_PARAM *p;
 
 	MUST(ctx != NULL);
-	(void)t;
 	common_options(ctx);
 	SSL_CTX_set_security_level(ctx, 2);
 	/* ephemeral key agreement with AEAD only */
 	SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20");
 	if (d != NULL && d->tls_min == 13)
 		SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION);
-	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-	p = SSL_CTX_get0_param(ctx);
-	X509_VERIFY_PARAM_set_hostflags(p, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-	X509_VERIFY_PARAM_set_purpose(p, X509_PURPOSE_SSL_SERVER);
-	X509_VERIFY_PARAM_set_auth_level(p, 2);
-	X509_VERIFY_PARAM_set_depth(p, 10);
+	verify_setup(ctx, t->w->trust, d);
 	if (store != NULL)
 		SSL_CTX_set1_verify_cert_store(ctx, store);
 	SSL_CTX_set_alpn_protos(ctx, alpn, sizeof(alpn) - 1);
@@ -426,7 +420,7 @@ SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *
 	SSL *s;
 	bool ok;
 
-	if (!d->has_ca && d->tls_min != 13) {
+	if (!d->has_ca && d->tls_min != 13 && d->pin_n == 0) {
 		if (t->upstream == NULL) {
 			X509_STORE *store = t->w->trust != NULL ? trust_store_new(t->w->trust) : NULL;
 
@@ -454,19 +448,6 @@ SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *
 	}
 	MUST(ok);
 	return s;
-}
-
-const char *tls_verify_cause(SSL *ssl)
-{
-	long v = SSL_get_verify_result(ssl);
-	unsigned long e = ERR_peek_error();
-	const char *text = NULL;
-
-	if (v != X509_V_OK)
-		text = X509_verify_cert_error_string(v);
-	else if (e != 0)
-		text = ERR_reason_error_string(e);
-	return text != NULL ? text : "the handshake was broken off";
 }
 
 void tls_peer_facts(SSL *ssl, struct upstream_facts *f)

@@ -115,7 +115,6 @@ void tls_ca_lost(struct tls *t);
 SSL *tls_server(struct tls *t, void *client);
 /* The destination's own anchors or the public ones. NULL: *cause says why. */
 SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *host, void *origin, const char **cause);
-const char *tls_verify_cause(SSL *ssl);
 void tls_peer_facts(SSL *ssl, struct upstream_facts *f);
 
 /* names.c */
