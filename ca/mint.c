@@ -320,6 +320,17 @@ static X509_EXTENSION *san_new(const struct canon_host *h)
 	return ext_new(NID_subject_alt_name, false, der, at + n);
 }
 
+/* OpenSSL looks at the names of certificates that were decoded, not of those that were made. */
+static bool permitted(const struct ca_issuer *i, const unsigned char *der, int n)
+{
+	X509 *x = d2i_X509(NULL, &der, n);
+	bool yes = x != NULL && X509_check_purpose(x, -1, 0) == 1 && NAME_CONSTRAINTS_check(x, i->constraints) == X509_V_OK;
+
+	X509_free(x);
+	ERR_clear_error();
+	return yes;
+}
+
 enum ca_minted ca_mint(const struct ca_issuer *i, const struct ca_leaf_key *k, const struct canon_host *host, int64_t now_s, int64_t valid_s, struct buf *der)
 {
 	int64_t end_s = now_s + valid_s < i->not_after_s ? now_s + valid_s : i->not_after_s;
@@ -349,12 +360,6 @@ enum ca_minted ca_mint(const struct ca_issuer *i, const struct ca_leaf_key *k, c
 	san = san_new(host);
 	MUST(X509_add_ext(x, san, -1) == 1);
 	X509_EXTENSION_free(san);
-	/* what its own constraints forbid no client would believe: better said here than there */
-	if (i->constraints != NULL && NAME_CONSTRAINTS_check(x, i->constraints) != X509_V_OK) {
-		ERR_clear_error();
-		X509_free(x);
-		return CA_MINT_OUTSIDE;
-	}
 	if (X509_sign(x, i->key, EVP_sha256()) <= 0) {
 		ERR_clear_error();
 		X509_free(x);
@@ -362,8 +367,13 @@ enum ca_minted ca_mint(const struct ca_issuer *i, const struct ca_leaf_key *k, c
 	}
 	n = i2d_X509(x, &p);
 	MUST(n > 0);
+	X509_free(x);
+	/* what its own constraints forbid no client would believe: better said here than there */
+	if (i->constraints != NULL && !permitted(i, p, n)) {
+		OPENSSL_free(p);
+		return CA_MINT_OUTSIDE;
+	}
 	buf_add(der, p, (size_t)n);
 	OPENSSL_free(p);
-	X509_free(x);
 	return CA_MINT_OK;
 }
