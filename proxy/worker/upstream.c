@@ -380,8 +380,13 @@ static void free_conn(struct conn *c)
 	free(c);
 }
 
+/* It asked for a client certificate in the handshake (TLS 1.3 goes on without), and ended the connection instead of an answer. */
+static bool wants_certificate(const struct upstream *u) { return !u->head_done && !u->half.reused && verify_wanted(u->c.ssl) != NULL; }
+
 static const char *lost_cause(const struct upstream *u)
 {
+	if (wants_certificate(u))
+		return verify_wanted(u->c.ssl);
 	if (u->head_done)
 		return "the upstream closed the connection in the middle of the response";
 	return u->half.reused ? "the upstream closed the idle connection as it was used" : "the upstream closed the connection before it answered";
@@ -551,7 +556,7 @@ static void process(struct conn *c)
 			response_done(u);
 			return;
 		}
-		lost(u, REFUSAL_UPSTREAM_PROTOCOL, lost_cause(u));
+		lost(u, wants_certificate(u) ? REFUSAL_UPSTREAM_TLS : REFUSAL_UPSTREAM_PROTOCOL, lost_cause(u));
 		return;
 	}
 	/* the request's writer may go on */

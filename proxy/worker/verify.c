@@ -2,12 +2,11 @@
 /*
  * Who an upstream is. The chain must lead to a trust anchor under RFC 5280 as OpenSSL checks it, for the name that the
  * policy has; what OpenSSL lets pass for old times' sake, and what only a gateway can know, is refused here: issuers that
- * do not say that they are CAs, curves written out, our own interception CA as a witness, keys other than the pinned ones,
+ * do not say that they are CAs, our own interception CA as a witness, keys other than the pinned ones,
  * a stapled OCSP response that does not vouch. Nothing is fetched: no OCSP, CRL or AIA question leaves.
  *
  * The first cause that is found is kept with the connection, in words for the person who reads the refusal.
  */
-#include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/ocsp.h>
 #include <openssl/sha.h>
@@ -30,7 +29,7 @@ struct verify {
 	struct dest dest;          /* for its pins and CA */
 	bool has_dest;
 };
-static int cause_idx = -1, verify_idx = -1;
+static int cause_idx = -1, verify_idx = -1, wanted_idx = -1;
 
 static void set_cause(SSL *ssl, const char *text)
 {
@@ -79,13 +78,6 @@ static int on_verify(int ok, X509_STORE_CTX *c)
 	return 0;
 }
 
-static bool explicit_curve(const EVP_PKEY *k)
-{
-	int is = 0;
-
-	return k != NULL && EVP_PKEY_get_base_id(k) == EVP_PKEY_EC && EVP_PKEY_get_int_param(k, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS, &is) == 1 && is != 0;
-}
-
 static bool key_digest(X509 *x, uint8_t digest[SHA256_DIGEST_LENGTH])
 {
 	unsigned char *spki = NULL;
@@ -117,10 +109,6 @@ static const char *look_closer(const struct verify *v, STACK_OF(X509) *chain, in
 	for (int i = 1; i < sk_X509_num(chain); i++)
 		if (X509_check_ca(sk_X509_value(chain, i)) != 1)
 			return "a certificate in its chain is an issuer, but does not say that it is a CA (basicConstraints)";
-	*error = X509_V_ERR_EC_KEY_EXPLICIT_PARAMS;
-	for (int i = 0; i < sk_X509_num(chain); i++)
-		if (explicit_curve(X509_get0_pubkey(sk_X509_value(chain, i))))
-			return "a key in its chain has a curve that is written out instead of named";
 	*error = X509_V_ERR_CERT_REJECTED;
 	for (int i = 0; v->trust != NULL && i < sk_X509_num(chain); i++)
 		if (trust_barred(v->trust, sk_X509_value(chain, i)))
@@ -174,10 +162,13 @@ static const char *staple_cause(SSL *ssl, OCSP_BASICRESP *basic, X509 *leaf, X50
 {
 	ASN1_GENERALIZEDTIME *this_update = NULL, *next_update = NULL;
 	int status = V_OCSP_CERTSTATUS_UNKNOWN, reason;
+	X509_STORE *store = NULL;
 	OCSP_CERTID *id;
 	bool found = false;
 
-	if (OCSP_basic_verify(basic, SSL_get0_verified_chain(ssl), SSL_CTX_get_cert_store(SSL_get_SSL_CTX(ssl)), 0) != 1)
+	/* the signer is the issuer, or one that the issuer delegated: with OCSP_TRUSTOTHER the leaf could vouch for itself */
+	SSL_CTX_get0_verify_cert_store(SSL_get_SSL_CTX(ssl), &store);
+	if (store == NULL || OCSP_basic_verify(basic, SSL_get0_verified_chain(ssl), store, 0) != 1)
 		return "its stapled OCSP response is not signed by the certificate's issuer";
 	for (int sha = 0; sha < 2 && !found; sha++) {
 		id = OCSP_cert_to_id(sha == 0 ? EVP_sha1() : EVP_sha256(), leaf, issuer);
@@ -233,7 +224,7 @@ static int on_staple(SSL *ssl, void *arg)
 /* There is none to give: an upstream that insists ends the handshake, or the connection as its first answer. */
 static int on_certificate_wanted(SSL *ssl, X509 **x, EVP_PKEY **key)
 {
-	(void)ssl;
+	SSL_set_ex_data(ssl, wanted_idx, ssl);
 	(void)x;
 	(void)key;
 	return 0;
@@ -255,7 +246,8 @@ void verify_setup(SSL_CTX *ctx, const struct trust *trust, const struct dest *d)
 	if (cause_idx < 0) {
 		cause_idx = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
 		verify_idx = SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, free_verify);
-		MUST(cause_idx >= 0 && verify_idx >= 0);
+		wanted_idx = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
+		MUST(cause_idx >= 0 && verify_idx >= 0 && wanted_idx >= 0);
 	}
 	v->trust = trust;
 	if (d != NULL) {
@@ -274,6 +266,11 @@ void verify_setup(SSL_CTX *ctx, const struct trust *trust, const struct dest *d)
 	SSL_CTX_set_client_cert_cb(ctx, on_certificate_wanted);
 }
 
+const char *verify_wanted(SSL *ssl)
+{
+	return ssl != NULL && SSL_get_ex_data(ssl, wanted_idx) != NULL ? "it asked for a client certificate, and there is none for it" : NULL;
+}
+
 const char *verify_cause(SSL *ssl)
 {
 	const char *text = cause_idx >= 0 ? SSL_get_ex_data(ssl, cause_idx) : NULL;
@@ -282,6 +279,8 @@ const char *verify_cause(SSL *ssl)
 
 	if (text == NULL && v != X509_V_OK)
 		text = X509_verify_cert_error_string(v);
+	if (text == NULL)
+		text = verify_wanted(ssl);
 	if (text == NULL && e != 0)
 		text = ERR_reason_error_string(e);
 	return text != NULL ? text : "the handshake was broken off";
