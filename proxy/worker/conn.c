@@ -272,10 +272,6 @@ void conn_flush_now(struct conn *c)
 	}
 	account(c);
 	if (c->failed) {
-		/* the other end may have answered before it went: what is there is read, and then it is the end for both directions */
-		c->failed = false;
-		conn_fill(c);
-		c->eof = c->failed = true;
 		conn_kick(c);
 		return;
 	}
