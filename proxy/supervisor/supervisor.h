@@ -51,9 +51,13 @@ struct startup { /* what the start found, all of it opened before work begins */
 	struct ca_files *cas; /* newest first; one at least */
 	struct config config;
 	bool as_root, auto_end;
+	bool system_dns; /* config.dns is what the system says */
 };
 /* 0, or -1 with an error that names the file and what to do. s->config, as_root and auto_end are filled. audit_uid: who owns the log, as root. */
 int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, struct err *err);
+
+/* Reads the system's name servers again. True: they are others now. */
+bool startup_dns_changed(struct startup *s);
 
 enum proc_state { PROC_DOWN = 0, PROC_STARTING /* not confined yet */, PROC_READY, PROC_STOPPING };
 struct proc {
@@ -117,7 +121,7 @@ struct supervisor {
 	struct control *control;
 	struct pending *events, **events_tail; /* lifecycle records that audit has not been told */
 	unsigned event_n;
-	struct timer idle_end, ending;
+	struct timer idle_end, ending, dns;
 	uint64_t ending_ms;
 	bool shutting_down, audit_told;
 };
