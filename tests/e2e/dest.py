@@ -79,6 +79,22 @@ elif part == "addresses":
     # H11: where the client goes is no matter; the name is asked for anew
     r = raw(b"GET / HTTP/1.1\r\nHost: plain.test:%d\r\nConnection: close\r\n\r\n" % HTTP, ("203.0.113.9", HTTP)); say(r[0] == "200", "H11 another address with an allowed Host: the name's own is dialled", r[:2])
     r = raw(b"GET / HTTP/1.1\r\nHost: evil.test:%d\r\nConnection: close\r\n\r\n" % HTTP, ("plain.test", HTTP)); say(r[0] in ("403", "421"), "H11 an allowed address with another Host", r[:2])
+elif part == "failover":
+    r = get(b"plain.test"); say(r[0] == "200", "UI03 a server whose port is closed is passed over", r[:2])
+    r = get(b"nx.test"); say(code(r) == "dns_failure" and "does not exist" in r[1]["reason"], "UI03 the next one's word counts", r[:2])
+    import threading, time
+    got = {}
+    t = threading.Thread(target=lambda: got.update(silent=get(b"silent.test"))); t.start()
+    r = get(b"tcp.test"); say(r[0] == "200" and "silent" not in got, "UI03 a name that gets no answer holds up no other", r[:2])
+    t.join(); say(code(got["silent"]) in ("dns_failure", "upstream_timeout"), "UI03 and ends by itself", got["silent"][:2])
+elif part == "changed":
+    r = get(b"plain.test"); say(code(r) == "dns_failure", "UI04 no name server can be reached", r[:2])
+    open("changed.now", "w").close()
+    for i in range(60):
+        r = get(b"plain.test")
+        if r[0] == "200": break
+        import time; time.sleep(0.25)
+    say(r[0] == "200", "UI04 a new resolv.conf is used without a restart", r[:2])
 elif part == "again":
     r = get(b"turn.test"); say(code(r) == "address_denied", "H06 the second answer is vetted as well", r[:2])
 elif part == "dns":

@@ -100,4 +100,32 @@ check "H01 a metadata address is refused though it is listed, says the record" r
 check "H01 of IPv6 too" record_says listed-meta6.test "metadata service"
 check "H07 the record names the address behind a CNAME" record_says cname-bad.test 10.0.0.5
 check "H12 the records tell the failures apart" bash -c "[ \"\$(cat '$STATE'/audit/audit*.jsonl | grep -o 'the name does not exist\|the name server failed\|the name server refused\|the name has no address' | sort -u | wc -l)\" = 4 ]"
+
+# --- other servers
+wait_for 10 bash -c "! [ -S '$STATE/run/control.sock' ]"
+CLOSED=$(free_port)
+printf 'dns: { servers: ["127.0.0.1:%s", "127.0.0.1:%s"] }\n' "$CLOSED" "$DNS" >"$T/gateway.yaml"
+"$SP" serve --config "$T/gateway.yaml" --state "$STATE" >"$T/gateway.log" 2>&1 &
+PIDS+=($!)
+wait_for 20 test -S "$STATE/run/control.sock"
+part failover
+"$SP" stop --all --state "$STATE" >/dev/null 2>&1
+wait_for 10 bash -c "! [ -S '$STATE/run/control.sock' ]"
+if [ "$(id -u)" -eq 0 ]; then
+	python3 "$here/dnsd.py" 53 "$T/asked53" "$T/zone" 127.77.0.1 >"$T/dnsd53.log" 2>&1 &
+	PIDS+=($!)
+	wait_for 5 test -s "$T/asked53"
+fi
+if [ -s "$T/asked53" ]; then
+	printf 'search corp.example\noptions ndots:5\nnameserver 127.77.0.99\n' >"$T/resolv.conf"
+	unshare -m sh -c "mount --bind '$T/resolv.conf' /etc/resolv.conf && exec '$SP' serve --state '$STATE'" >"$T/gateway.log" 2>&1 &
+	PIDS+=($!)
+	wait_for 20 test -S "$STATE/run/control.sock"
+	(wait_for 30 test -e "$WORK/changed.now" && printf 'search corp.example\noptions ndots:5\nnameserver 127.77.0.1\n' >"$T/resolv.conf") &
+	part changed
+	check "UI05 the host's search list is not used" bash -c "! grep -q corp.example '$T/asked53'"
+	check "UI04 the gateway said so" grep -q "name servers have changed" "$T/gateway.log"
+else
+	skip "UI04 a changed resolv.conf: port 53 cannot be had here"
+fi
 check_done

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A name server of a test's own: UDP and TCP on one port. It writes every question to a file, and answers by the name.
-dnsd.py PORT LOG ZONE; ZONE: lines "NAME KIND VALUE...", read anew for each question."""
+dnsd.py PORT LOG ZONE [ADDRESS]; ZONE: lines "NAME KIND VALUE...", read anew for each question."""
 import socket, struct, sys, threading
 port, log, zone = int(sys.argv[1]), open(sys.argv[2], "a", 1), sys.argv[3]
+at = sys.argv[4] if len(sys.argv) > 4 else "127.0.0.1"
 lock, seen = threading.Lock(), {}
 def parse(q):
     at, labels = 12, []
@@ -42,8 +43,8 @@ def reply(q, tcp):
     if not tcp and len(body) > 450: tc = True
     n = 0 if tc else len(out)
     return q[:2] + struct.pack(">HHHHH", 0x8180 | (0x200 if tc else 0) | rcode, 1, n, 0, 0) + question + (b"" if tc else body)
-u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(("127.0.0.1", port))
-t = socket.socket(); t.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); t.bind(("127.0.0.1", port)); t.listen(50)
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind((at, port))
+t = socket.socket(); t.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); t.bind((at, port)); t.listen(50)
 def tcp_one(c):
     try:
         f = c.makefile("rb")
