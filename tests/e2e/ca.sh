@@ -126,5 +126,18 @@ check "UT04 which works" sp rotate
 run bash -c "$issuer >g.issuer" >"$T/g.out" 2>&1
 check "UT04 and everything goes on" test -s "$WORK/g.issuer"
 check "an expired one is not trusted beside it" test "$(certs "$CA")" = 1
+
+# --- a short life: the CA ends in half a minute, its leaves with it; half-way each is minted anew, and no handshake fails
+"$SP" stop --all >/dev/null 2>&1
+wait_for 10 bash -c "! [ -S '$STATE/run/control.sock' ]"
+(
+	cd "$T" || exit 1
+	openssl req -new -key "$STATE/ca/ca.key" -subj "/CN=a short CA" -out exp/csr2 &&
+		openssl ca -batch -config exp/conf -selfsign -keyfile "$STATE/ca/ca.key" -in exp/csr2 -out exp/short.pem -notext -startdate "$(date -u -d -3days +%Y%m%d%H%M%SZ)" -enddate "$(date -u -d +30seconds +%Y%m%d%H%M%SZ)"
+) >>"$T/exp.log" 2>&1
+cp "$T/exp/short.pem" "$CA"
+run bash -c 'leaf() { openssl s_client -connect api.test:443 -servername api.test -CAfile /run/sallyport/ca.pem -verify_return_error </dev/null 2>/dev/null | openssl x509 -noout -serial; }
+	first=$(leaf); n=0; for i in $(seq 300); do now=$(leaf) || { echo failed; break; }; n=$((n + 1)); [ "$now" = "$first" ] || { echo "another after $n"; break; }; sleep 0.1; done' >"$T/short.out" 2>&1
+has "UT03 a leaf is minted anew before it ends, without a failed handshake" "$T/short.out" "another after"
 hasnt "the planted secret is in no output" <(cat "$T"/*.out "$WORK"/*.second 2>/dev/null) "$SECRET"
 check_done

@@ -243,10 +243,10 @@ def serve(d, tls_port, raw_port):
             if what == "sslv3": raw.sendall(b"\x16\x03\x00\x00\x2a\x02\x00\x00\x26\x03\x00" + bytes(32) + b"\x00\x00\x05\x00")
             if what == "heartbeat": raw.sendall(b"\x18\x03\x03\x00\x03\x01\x40\x00")
             if what == "huge": raw.sendall(b"\x16\x03\x03\xff\xff" + bytes(70000))
-            if what in ("downgrade", "alpn"):
-                # a ServerHello of TLS 1.2 with the mark that says 1.3 was possible (RFC 8446 4.1.3); one that picks a protocol nobody offered
+            if what in ("downgrade", "alpn", "legacy"):
+                # a ServerHello of TLS 1.2 with the mark that says 1.3 was possible (RFC 8446 4.1.3); one that picks a protocol nobody offered; one without RFC 5746
                 rnd = bytes(24) + (b"DOWNGRD\x01" if what == "downgrade" else bytes(8))
-                ext = b"\xff\x01\x00\x01\x00\x00\x17\x00\x00" + (b"\x00\x10\x00\x05\x00\x03\x02h9" if what == "alpn" else b"")
+                ext = b"" if what == "legacy" else b"\xff\x01\x00\x01\x00\x00\x17\x00\x00" + (b"\x00\x10\x00\x05\x00\x03\x02h9" if what == "alpn" else b"")
                 body = b"\x03\x03" + rnd + b"\x00" + b"\xc0\x2b" + b"\x00" + struct.pack(">H", len(ext)) + ext
                 msg = b"\x02" + len(body).to_bytes(3, "big") + body
                 raw.sendall(b"\x16\x03\x03" + struct.pack(">H", len(msg)) + msg)

@@ -58,7 +58,7 @@ for c in m["cases"]:
     port = ":" + sys.argv[2] if c["host"].startswith("127.") else ""
     n = 3 if c["label"].startswith("resume") else 1
     for i in range(n): print('url = "https://%s%s/"\noutput = "out/%s%s"' % (c["host"], port, c["label"], "" if i == 0 else ".%d" % i))
-for l in "http ssh garbage truncated alerts sslv3 heartbeat huge downgrade alpn".split(): print('url = "https://%s.raw.test/"\noutput = "out/raw-%s"' % (l, l))
+for l in "http ssh garbage truncated alerts sslv3 heartbeat huge downgrade alpn legacy".split(): print('url = "https://%s.raw.test/"\noutput = "out/raw-%s"' % (l, l))
 P
 mkdir -p "$WORK/out"
 run curl -s --max-time 30 -K urls -w '%{url} %{http_code}\n' >"$T/codes" 2>"$T/curl.err"
@@ -73,17 +73,20 @@ def body(l):
     try: return open(os.path.join(out, l), errors="replace").read()
     except OSError: return ""
 def verdict(good, what, host, b): print("ok" if good else "not ok", what, "" if good else "(%s %s)" % (status.get(host), b[:300].strip()))
+IDS = {"ownca": "L10 ", "public-ownca": "L10 ", "client-optional": "UT07 G16 ", "client-required": "UT07 G16 ", "client-required13": "UT07 G16 ", "resume12": "I8 ", "resume13": "I8 "}
+tag = lambda c: IDS.get(c["label"], "")
 for c in m["cases"]:
     b, s = body(c["label"]), status.get(c["host"])
-    if c["want"] == "ok": verdict(s == "200", "%s is accepted" % c["label"], c["host"], b); continue
+    if c["want"] == "ok": verdict(s == "200", "%s%s is accepted" % (tag(c), c["label"]), c["host"], b); continue
     try: r = json.loads(b)
     except ValueError: r = {}
-    verdict(s == "502" and r.get("error") == "upstream_tls" and c["says"].lower() in r.get("reason", "").lower(), "%s is refused: %s" % (c["label"], r.get("reason")), c["host"], b)
-for l in "http ssh garbage truncated alerts sslv3 heartbeat huge downgrade alpn".split():
+    verdict(s == "502" and r.get("error") == "upstream_tls" and c["says"].lower() in r.get("reason", "").lower(), "%s%s is refused: %s" % (tag(c), c["label"], r.get("reason")), c["host"], b)
+for l in "http ssh garbage truncated alerts sslv3 heartbeat huge downgrade alpn legacy".split():
     b = body("raw-" + l)
     try: r = json.loads(b)
     except ValueError: r = {}
-    verdict(r.get("error") in ("upstream_tls", "upstream_protocol"), "raw %s is refused: %s" % (l, r.get("reason")), l + ".raw.test", b)
+    says = {"legacy": "legacy renegotiation", "downgrade": "fallback", "http": "version", "silent": "time"}.get(l, "")
+    verdict(r.get("error") == "upstream_tls" and says in r.get("reason", ""), ("UT06 " if l == "legacy" else "") + "raw %s is refused: %s" % (l, r.get("reason")), l + ".raw.test", b)
 for l in ("resume12", "resume13"):
     verdict("reused=1" in body(l + ".1") + body(l + ".2") and "reused=0" in body(l), "%s: the session is resumed, says the origin" % l, l + ".m.test", body(l + ".1"))
 P
