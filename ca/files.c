@@ -112,13 +112,13 @@ static int refuse_existing(int state_fd, const char *state, struct err *err)
 		return err_set(err, EEXIST, "there is a CA in %s/ca already; it is not replaced. Look at it with `sallyport ca show`; `sallyport ca rotate` makes the next one", state);
 	if (exists(state_fd, "ca") || exists(state_fd, "audit"))
 		return err_set(err, ENOENT,
-			"%s/ca/ca.key is missing beside existing state; no new CA is made in its place. Restore the key; if it is lost for good, `sallyport ca rotate --drop-old` makes a CA that nobody trusts yet", state);
+			       "%s/ca/ca.key is missing beside existing state; no new CA is made in its place. Restore the key; if it is lost for good, `sallyport ca rotate --drop-old` makes a CA that nobody trusts yet", state);
 	return 0;
 }
 
 /* --- certificates in files ----------------------------------------------------------------------------------------- */
 
-STACK_OF(X509) *files_certs(int state_fd, const char *state, const char *name, struct err *err)
+STACK_OF(X509) * files_certs(int state_fd, const char *state, const char *name, struct err *err)
 {
 	STACK_OF(X509) *certs = sk_X509_new_null();
 	int fd = openat(state_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -149,7 +149,7 @@ STACK_OF(X509) *files_certs(int state_fd, const char *state, const char *name, s
 
 bool files_expired(const X509 *x) { return X509_cmp_current_time(X509_get0_notAfter(x)) < 0; }
 
-static void write_certs(BIO *to, const STACK_OF(X509) *certs, int max, bool only_valid)
+static void write_certs(BIO *to, const STACK_OF(X509) * certs, int max, bool only_valid)
 {
 	for (int i = 0; certs != NULL && i < sk_X509_num(certs) && i < max; i++)
 		if (!only_valid || !files_expired(sk_X509_value(certs, i)))
@@ -199,7 +199,7 @@ static void unstage(struct staged *g)
 }
 
 /* A key and its certificate, made now, with those that stay trusted beside it. */
-static int fill(struct staged *g, const X509_EXTENSION *constraints, const STACK_OF(X509) *trusted, const STACK_OF(X509) *former, const STACK_OF(X509) *before, struct err *err)
+static int fill(struct staged *g, const X509_EXTENSION *constraints, const STACK_OF(X509) * trusted, const STACK_OF(X509) * former, const STACK_OF(X509) * before, struct err *err)
 {
 	BIO *key_pem = BIO_new(BIO_s_secmem()), *cert_pem = BIO_new(BIO_s_mem()), *former_pem = BIO_new(BIO_s_mem());
 	EVP_PKEY *key = NULL;
@@ -217,7 +217,7 @@ static int fill(struct staged *g, const X509_EXTENSION *constraints, const STACK
 	write_certs(former_pem, former, CERTS_MAX / 2, false);
 	write_certs(former_pem, before, CERTS_MAX / 2, false);
 	if (write_file(g->dir_fd, "ca.key", 0600, key_pem, err) < 0 || write_file(g->dir_fd, "ca.pem", 0644, cert_pem, err) < 0 ||
-		((former != NULL || before != NULL) && write_file(g->dir_fd, "former.pem", 0644, former_pem, err) < 0))
+	    ((former != NULL || before != NULL) && write_file(g->dir_fd, "former.pem", 0644, former_pem, err) < 0))
 		goto out;
 	if (fsync(g->dir_fd) != 0)
 		err_errno(err, "cannot write the new CA");

@@ -10,7 +10,9 @@
 #include "ca.h"
 
 #define PERMIT_MAX 64
-enum { FOR_EXPORT = 1, FOR_MAKING = 2, FOR_ROTATING = 4 }; /* which verb an option belongs to */
+enum { FOR_EXPORT = 1,
+       FOR_MAKING = 2,
+       FOR_ROTATING = 4 }; /* which verb an option belongs to */
 
 struct args {
 	const char *state, *file;
@@ -51,8 +53,17 @@ static int usage(FILE *f, int status)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "state", 1, NULL, 's' }, { "pem", 0, NULL, 'p' }, { "der", 0, NULL, 'd' }, { "pkcs12", 0, NULL, 'k' }, { "output", 1, NULL, 'o' }, { "permit", 1, NULL, 'P' },
-		{ "permit-any", 0, NULL, 'A' }, { "drop-old", 0, NULL, 'D' }, { "finish", 0, NULL, 'F' }, { "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 },
+		{ "state", 1, NULL, 's' },
+		{ "pem", 0, NULL, 'p' },
+		{ "der", 0, NULL, 'd' },
+		{ "pkcs12", 0, NULL, 'k' },
+		{ "output", 1, NULL, 'o' },
+		{ "permit", 1, NULL, 'P' },
+		{ "permit-any", 0, NULL, 'A' },
+		{ "drop-old", 0, NULL, 'D' },
+		{ "finish", 0, NULL, 'F' },
+		{ "help", 0, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
 	};
 	const struct verb *v = NULL;
 	static struct args a;
@@ -77,7 +88,8 @@ int main(int argc, char **argv)
 		case 'p':
 		case 'd':
 		case 'k':
-			a.form = o == 'p' ? CA_FORM_PEM : o == 'd' ? CA_FORM_DER : CA_FORM_PKCS12;
+			a.form = o == 'p' ? CA_FORM_PEM : o == 'd' ? CA_FORM_DER
+								   : CA_FORM_PKCS12;
 			used |= FOR_EXPORT;
 			break;
 		case 'o':
@@ -95,7 +107,8 @@ int main(int argc, char **argv)
 		case 'A':
 		case 'D':
 		case 'F':
-			*(o == 'A' ? &a.wish.permit_any : o == 'D' ? &a.wish.drop_old : &a.finish) = true;
+			*(o == 'A' ? &a.wish.permit_any : o == 'D' ? &a.wish.drop_old
+								   : &a.finish) = true;
 			used |= FOR_ROTATING;
 			break;
 		case 'h':

@@ -19,7 +19,7 @@
 #define FILE_MAX (32u << 20)
 #define WARN_DAYS 30
 
-static STACK_OF(X509) *trusted(const char *state, struct err *err)
+static STACK_OF(X509) * trusted(const char *state, struct err *err)
 {
 	int fd = files_open_state(state, false, err);
 	STACK_OF(X509) *certs = fd >= 0 ? files_certs(fd, state, "ca/ca.pem", err) : NULL;
@@ -126,7 +126,7 @@ int ca_show(const char *state, struct err *err)
 
 /* --- export -------------------------------------------------------------------------------------------------------- */
 
-static int encode(const STACK_OF(X509) *certs, enum ca_form form, struct buf *out, struct err *err)
+static int encode(const STACK_OF(X509) * certs, enum ca_form form, struct buf *out, struct err *err)
 {
 	BIO *b;
 	char *p = NULL;
@@ -183,17 +183,13 @@ out:
 
 /* --- trust anchors for upstreams ----------------------------------------------------------------------------------- */
 
-static int add_digests(const STACK_OF(X509) *certs, struct buf *out, struct err *err)
+static int add_digests(const STACK_OF(X509) * certs, struct buf *out, struct err *err)
 {
 	for (int i = 0; i < sk_X509_num(certs); i++) {
-		uint8_t digest[SHA256_DIGEST_LENGTH];
-		unsigned char *spki = NULL;
-		int n = i2d_PUBKEY(X509_get0_pubkey(sk_X509_value(certs, i)), &spki);
+		uint8_t digest[TRUST_DIGEST_LEN];
 
-		if (n <= 0)
+		if (!trust_key_digest(sk_X509_value(certs, i), digest))
 			return err_set(err, EINVAL, "the CA's key cannot be encoded");
-		SHA256(spki, (size_t)n, digest);
-		OPENSSL_free(spki);
 		buf_add(out, digest, sizeof(digest));
 	}
 	return 0;
@@ -252,7 +248,7 @@ int ca_pack_trust(const char *exclude_state, struct err *err)
 	int ret = -1;
 
 	if ((exclude_state != NULL && own_digests(exclude_state, &own, err) < 0) || read_input(&in, err) < 0 ||
-		trust_pack((const uint8_t *)buf_str(&in).p, buf_len(&in), buf_data(&own), (unsigned)(buf_len(&own) / TRUST_DIGEST_LEN), &out, &left_out, err) < 0)
+	    trust_pack((const uint8_t *)buf_str(&in).p, buf_len(&in), buf_data(&own), (unsigned)(buf_len(&own) / TRUST_DIGEST_LEN), &out, &left_out, err) < 0)
 		goto out;
 	if (left_out > 0)
 		fprintf(stderr, "sallyport-ca: %u of the trust anchors were left out: they are damaged, not of a CA, or our own\n", left_out);

@@ -19,7 +19,7 @@ static bool add_attribute(PKCS12_SAFEBAG *bag, const char *oid, const char *valu
 	return ok;
 }
 
-int pkcs12_trust_store(const STACK_OF(X509) *certs, struct buf *out, struct err *err)
+int pkcs12_trust_store(const STACK_OF(X509) * certs, struct buf *out, struct err *err)
 {
 	STACK_OF(PKCS12_SAFEBAG) *bags = NULL;
 	STACK_OF(PKCS7) *safes = NULL;

@@ -12,5 +12,5 @@
  * Appends a PKCS #12 store of trusted certificates as Java likes it. They are not encrypted (they are public, and some
  * runtimes open their own cacerts without a password); the MAC is there for those that give one.
  */
-int pkcs12_trust_store(const STACK_OF(X509) *certs, struct buf *out, struct err *err);
+int pkcs12_trust_store(const STACK_OF(X509) * certs, struct buf *out, struct err *err);
 #endif

@@ -104,7 +104,7 @@ void trust_free(struct trust *t)
 
 unsigned trust_count(const struct trust *t) { return t->count; }
 
-static bool key_digest(X509 *x, uint8_t digest[TRUST_DIGEST_LEN])
+bool trust_key_digest(X509 *x, uint8_t digest[TRUST_DIGEST_LEN])
 {
 	unsigned char *spki = NULL;
 	int n = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(x), &spki);
@@ -127,7 +127,7 @@ bool trust_barred(const struct trust *t, X509 *x)
 {
 	uint8_t digest[TRUST_DIGEST_LEN];
 
-	return !key_digest(x, digest) || among(t->map + TRUST_HEADER + (size_t)t->count * TRUST_ENTRY, t->barred, digest);
+	return !trust_key_digest(x, digest) || among(t->map + TRUST_HEADER + (size_t)t->count * TRUST_ENTRY, t->barred, digest);
 }
 
 static uint64_t name_hash(const X509_NAME *name)
@@ -246,7 +246,7 @@ static bool take(struct anchors *s, const char *kind, const unsigned char *data,
 		x = d2i_X509(NULL, &p, len);
 	if (x == NULL || p != data + len || X509_check_ca(x) != 1)
 		goto out;
-	if (!key_digest(x, digest) || among(barred, barred_n, digest))
+	if (!trust_key_digest(x, digest) || among(barred, barred_n, digest))
 		goto out;
 	n = i2d_X509(x, &der);
 	if (n <= 0 || n > TRUST_DER_MAX || s->n == TRUST_COUNT_MAX)

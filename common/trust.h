@@ -25,6 +25,8 @@ void trust_free(struct trust *t);
 unsigned trust_count(const struct trust *t);
 /* An X509_STORE that looks anchors up in t (which must outlive it). NULL on failure. */
 X509_STORE *trust_store_new(const struct trust *t);
+/* SHA-256 of the SubjectPublicKeyInfo as it stands in the certificate. False: it cannot be encoded. */
+bool trust_key_digest(X509 *x, uint8_t digest[TRUST_DIGEST_LEN]);
 /* Whether this certificate has a key that is barred. */
 bool trust_barred(const struct trust *t, X509 *x);
 /* Packs PEM text; certificates that do not parse, are not CAs, or have one of the barred keys (SHA-256 of the SubjectPublicKeyInfo) are left out and counted. */

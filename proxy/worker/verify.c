@@ -9,7 +9,6 @@
  */
 #include <openssl/err.h>
 #include <openssl/ocsp.h>
-#include <openssl/sha.h>
 #include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +20,12 @@
 #include "verify.h"
 
 #define DEPTH_MAX 10
-#define CLOCK_SKEW_S 300     /* an origin's clock and ours may differ by so much */
+#define CLOCK_SKEW_S 300 /* an origin's clock and ours may differ by so much */
 #define STAPLE_SKEW_S 300
 
 struct verify {
 	const struct trust *trust; /* for what is barred; may be NULL */
-	struct dest dest;          /* for its pins and CA */
+	struct dest dest;	   /* for its pins and CA */
 	bool has_dest;
 };
 static int cause_idx = -1, verify_idx = -1, wanted_idx = -1;
@@ -70,7 +69,7 @@ static int on_verify(int ok, X509_STORE_CTX *c)
 	if (ok)
 		return 1;
 	if ((error == X509_V_ERR_CERT_NOT_YET_VALID && within(X509_get0_notBefore(x), -1, CLOCK_SKEW_S)) ||
-		(error == X509_V_ERR_CERT_HAS_EXPIRED && within(X509_get0_notAfter(x), -CLOCK_SKEW_S, 1))) {
+	    (error == X509_V_ERR_CERT_HAS_EXPIRED && within(X509_get0_notAfter(x), -CLOCK_SKEW_S, 1))) {
 		X509_STORE_CTX_set_error(c, X509_V_OK);
 		return 1;
 	}
@@ -78,24 +77,13 @@ static int on_verify(int ok, X509_STORE_CTX *c)
 	return 0;
 }
 
-static bool key_digest(X509 *x, uint8_t digest[SHA256_DIGEST_LENGTH])
+static bool pinned(const struct dest *d, STACK_OF(X509) * chain)
 {
-	unsigned char *spki = NULL;
-	int n = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(x), &spki);
-
-	if (n > 0)
-		SHA256(spki, (size_t)n, digest);
-	OPENSSL_free(spki);
-	return n > 0;
-}
-
-static bool pinned(const struct dest *d, STACK_OF(X509) *chain)
-{
-	uint8_t digest[SHA256_DIGEST_LENGTH];
+	uint8_t digest[TRUST_DIGEST_LEN];
 	const uint8_t *pin;
 
 	for (int i = 0; i < sk_X509_num(chain); i++)
-		if (key_digest(sk_X509_value(chain, i), digest))
+		if (trust_key_digest(sk_X509_value(chain, i), digest))
 			for (unsigned k = 0; (pin = dest_pin(d, k)) != NULL; k++)
 				if (memcmp(pin, digest, sizeof(digest)) == 0)
 					return true;
@@ -103,7 +91,7 @@ static bool pinned(const struct dest *d, STACK_OF(X509) *chain)
 }
 
 /* What is wrong with a chain that OpenSSL found good, or NULL. */
-static const char *look_closer(const struct verify *v, STACK_OF(X509) *chain, int *error)
+static const char *look_closer(const struct verify *v, STACK_OF(X509) * chain, int *error)
 {
 	*error = X509_V_ERR_INVALID_CA;
 	for (int i = 1; i < sk_X509_num(chain); i++)
