@@ -38,6 +38,9 @@ if command -v certutil >/dev/null 2>&1; then
 	check "DER goes into an NSS database as the manual says" bash -c "'$SP' ca export --der --state '$STATE' | certutil -A -d 'sql:$T/nss' -n sallyport -t C,, && certutil -L -d 'sql:$T/nss' | grep -q sallyport"
 else skip "NSS takes the DER form: there is no certutil"; fi
 
+run bash -c "cat '$STATE/ca/ca.key' '$STATE/ca/ca.pem'; ls '$STATE/ca'" >"$T/inside.out" 2>&1
+check "G22 the key is not to be seen inside" bash -c "! grep -q 'PRIVATE KEY\|ca.key\$' <(grep -v '^cat\|^ls' '$T/inside.out')"
+
 # --- rotated while a sandbox runs
 run bash -c "$issuer >a.first; cp /run/sallyport/ca.pem a.trust; cat a.trust >a.ready; while [ ! -e a.go ]; do sleep 0.05; done; $issuer >a.second
 	openssl s_client -connect api.test:443 -servername api.test </dev/null 2>/dev/null | openssl x509 >a.leaf; echo done >a.done" >"$T/a.out" 2>&1 &
@@ -136,6 +139,8 @@ wait_for 10 bash -c "! [ -S '$STATE/run/control.sock' ]"
 		openssl ca -batch -config exp/conf -selfsign -keyfile "$STATE/ca/ca.key" -in exp/csr2 -out exp/short.pem -notext -startdate "$(date -u -d -3days +%Y%m%d%H%M%SZ)" -enddate "$(date -u -d +30seconds +%Y%m%d%H%M%SZ)"
 ) >>"$T/exp.log" 2>&1
 cp "$T/exp/short.pem" "$CA"
+sp show >"$T/out"
+has "UT04 show warns of the end" "$T/out" "expires in"
 run bash -c 'leaf() { openssl s_client -connect api.test:443 -servername api.test -CAfile /run/sallyport/ca.pem -verify_return_error </dev/null 2>/dev/null | openssl x509 -noout -serial; }
 	first=$(leaf); n=0; for i in $(seq 300); do now=$(leaf) || { echo failed; break; }; n=$((n + 1)); [ "$now" = "$first" ] || { echo "another after $n"; break; }; sleep 0.1; done' >"$T/short.out" 2>&1
 has "UT03 a leaf is minted anew before it ends, without a failed handshake" "$T/short.out" "another after"

@@ -206,6 +206,26 @@ while b"\r\n" not in b:
         if not x: break
         h.i.write(x)
 say(re.match(rb"HTTP/1.1 4\d\d", b), "G04 CONNECT inside of CONNECT is refused", b[:60])
+# E04: another host inside; UT09: another name at an allowed address
+def inside(text, dial, name, host, want):
+    try:
+        c = context(); h = Hello(c, name); s = dial(); s.sendall(h.first); h.finish(s)
+        h.ssl.write(b"GET /v1/hello HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"); s.sendall(h.o.read()); b = b""
+        while b"\r\n" not in b:
+            try: b += h.ssl.read(65536)
+            except ssl.SSLWantReadError:
+                x = s.recv(65536)
+                if not x: break
+                h.i.write(x)
+        say(b[9:12].decode() in want, text, b[:60])
+    except (OSError, ssl.SSLError) as e: say("closed" in want, text, repr(e))
+for way, dial in WAYS:
+    inside("E04 %s: Host of another destination in the tunnel" % way, dial, "api.test", b"git.test", ("421", "403"))
+    inside("E04 %s: Host of nobody" % way, dial, "api.test", b"evil.test", ("421", "403"))
+    inside("E18 %s: Host with another port" % way, dial, "api.test", b"api.test:8443", ("400", "421"))
+    inside("E05 E06 %s: Host in another spelling" % way, dial, "api.test", b"API.test.", ("200",))
+inside("UT09 transparent: a refused name at an allowed address", transparent, "evil.test", b"evil.test", ("403", "closed"))
+inside("UT09 H11 transparent: an allowed name at any address", lambda: socket.create_connection(("203.0.113.9", 443), 20), "api.test", b"api.test", ("200",))
 # G03, G21: what CONNECT may look like
 def status(text):
     s = socket.create_connection(("127.0.0.1", 3128), 20); s.sendall(text); b = b""

@@ -137,10 +137,13 @@ def make(d, state):
     case("pin-ok", "ok", "", [leaf("pin-ok", names=(dns("pin-ok.test"),)), good], host="pin-ok.test")
     case("pin-inter", "ok", "", [leaf("pin-inter", names=(dns("pin-inter.test"),)), good], host="pin-inter.test")
     case("pin-bad", "no", "pins", [leaf("pin-bad", names=(dns("pin-bad.test"),)), good], host="pin-bad.test")
+    case("inter-listed", "ok", "", [leaf("inter-listed", names=(dns("inter-listed.test"),))], host="inter-listed.test")
+    case("leaf-listed", "ok", "", [x := leaf("leaf-listed", stranger, names=(dns("leaf-listed.test"),))], host="leaf-listed.test")
+    open(k("listed.pem"), "w").write(x.pem())
     case("alpn-h2", "no", "alpn", [leaf("alpn-h2", names=(dns("alpn-h2.test"),)), good], host="alpn-h2.test", alpn=["http/1.1"])
     case("staple-wanted", "no", "must-staple", [leaf("staple-wanted", more=(MUST_STAPLE,)), good])
-    for label in "good revoked unknown other late stranger garbage".split():
-        case("ocsp-" + label, "ok" if label == "good" else "no", {"good": "", "revoked": "revoked", "unknown": "does not know", "other": "another certificate", "late": "out of its time", "stranger": "not signed", "garbage": "cannot be read"}[label], staple=label)
+    for label in "good revoked unknown other late stranger self delegated garbage".split():
+        case("ocsp-" + label, "ok" if label in ("good", "delegated") else "no", {"good": "", "delegated": "", "self": "not signed", "revoked": "revoked", "unknown": "does not know", "other": "another certificate", "late": "out of its time", "stranger": "not signed", "garbage": "cannot be read"}[label], staple=label)
     case("public-eku-none", "no", "extendedKeyUsage", [leaf("public-eku-none", names=(dns("public-eku-none.test"),), exts=(basic(False), SIGN, san(dns("public-eku-none.test")))), good], host="public-eku-none.test")
     case("public-plain", "ok", "", [leaf("public-plain", names=(dns("public-plain.test"),)), good], host="public-plain.test")
     case("public-not-there", "no", "issuer", [leaf("public-not-there", nc, names=(dns("public-not-there.test"),))], host="public-not-there.test")
@@ -174,14 +177,15 @@ def staples(d, issuer, stranger, chains):
     import hashlib
     gen = lambda t: tlv(0x18, time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + t)).encode())
     key_bits = issuer.key.spki[-65:]
-    for label in "good revoked unknown other late stranger".split():
+    delegate = Cert(name("ocsp responder"), stranger.key, issuer, (basic(False), usage("sign"), eku("ocsp")))
+    for label in "good revoked unknown other late stranger self delegated".split():
         c = chains["ocsp-" + ("good" if label == "other" else label)][0] # other: of another certificate
         cert_id = seq(seq(oid("1.3.14.3.2.26"), tlv(5, b"")), octets(hashlib.sha1(issuer.subject).digest()), octets(hashlib.sha1(key_bits).digest()), num(c.serial))
         status = {"revoked": tlv(0xa1, gen(-DAY)), "unknown": tlv(0x82, b"")}.get(label, tlv(0x80, b""))
         start, end = (-9 * DAY, -2 * DAY) if label == "late" else (-3600, 6 * DAY)
-        by = stranger if label == "stranger" else issuer
+        by = {"stranger": stranger, "self": c, "delegated": delegate}.get(label, issuer)
         tbs = seq(tlv(0xa1, by.subject), gen(start), seq(seq(cert_id, status, gen(start), tlv(0xa0, gen(end)))))
-        more = tlv(0xa0, seq(stranger.der)) if label == "stranger" else b""
+        more = tlv(0xa0, seq(by.der)) if by is not issuer else b""
         basic_response = seq(tbs, by.key.algorithm("sha256"), bits(by.key.sign(tbs, "sha256")), more)
         with open(os.path.join(d, "ocsp-%s.der" % label), "wb") as f:
             f.write(seq(tlv(10, b"\0"), tlv(0xa0, seq(oid("1.3.6.1.5.5.7.48.1.1"), octets(basic_response)))))

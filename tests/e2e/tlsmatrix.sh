@@ -12,9 +12,9 @@ python3 "$(dirname "$0")/tlsmatrix.py" make "$M" "$STATE" >"$T/make.log" 2>&1 ||
 TLS=$(free_port) RAW=$(free_port)
 python3 "$(dirname "$0")/tlsmatrix.py" serve "$M" "$TLS" "$RAW" >"$T/serve.log" 2>&1 &
 PIDS+=($!)
-cp "$M/roots.pem" "$M/own.pem" "$WORK/"
+cp "$M/roots.pem" "$M/own.pem" "$M/inter.pem" "$M/listed.pem" "$WORK/"
 declare -A STAPLE
-for l in good revoked unknown other late stranger garbage; do
+for l in good revoked unknown other late stranger self delegated garbage; do
 	STAPLE[$l]=$(free_port)
 	openssl s_server -accept "127.0.0.1:${STAPLE[$l]}" -cert "$M/ocsp-$l.pem" -key "$M/ocsp-$l.pem" -cert_chain "$M/inter.pem" -status_file "$M/ocsp-$l.der" -www -quiet >"$T/staple.$l" 2>&1 &
 	PIDS+=($!)
@@ -41,6 +41,8 @@ dest() { # HOST TLS-KEYS [PORT]
 	dest pin-inter.test "pin: [\"$(pin pin_inter)\"]"
 	dest pin-bad.test "ca: ./roots.pem, pin: [\"$(pin pin_other)\"]"
 	dest alpn-h2.test 'ca: ./roots.pem, alpn: [h2]'
+	dest inter-listed.test 'ca: ./inter.pem'
+	dest leaf-listed.test 'ca: ./listed.pem'
 	dest ownca.test 'ca: ./own.pem'
 	dest 'public-ownca.test' ''
 	dest 'public-eku-none.test' ''
