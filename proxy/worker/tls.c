@@ -454,22 +454,37 @@ SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *
 	return s;
 }
 
+static void put_hex(char *out, const uint8_t *p, size_t n)
+{
+	static const char hex[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < n; i++) {
+		out[2 * i] = hex[p[i] >> 4];
+		out[2 * i + 1] = hex[p[i] & 15];
+	}
+	out[2 * n] = 0;
+}
+
 void tls_peer_facts(SSL *ssl, struct upstream_facts *f)
 {
 	X509 *x = SSL_get0_peer_certificate(ssl);
-	unsigned char md[32];
+	int group = (int)SSL_get_negotiated_group(ssl);
+	uint8_t md[TRUST_DIGEST_LEN];
 	unsigned n = 0;
-	static const char hex[] = "0123456789abcdef";
+	struct tm tm;
 
 	f->tls_version = SSL_get_version(ssl);
 	f->tls_cipher = SSL_get_cipher_name(ssl);
+	f->tls_group = group != 0 ? SSL_group_to_name(ssl, group) : NULL;
+	f->staple = verify_staple(ssl);
+	f->resumed = SSL_session_reused(ssl) == 1;
 	if (x == NULL)
 		return;
 	X509_NAME_oneline(X509_get_issuer_name(x), f->issuer, sizeof(f->issuer));
-	if (X509_digest(x, EVP_sha256(), md, &n) == 1)
-		for (unsigned i = 0; i < n && i < 32; i++) {
-			f->cert_sha256[2 * i] = hex[md[i] >> 4];
-			f->cert_sha256[2 * i + 1] = hex[md[i] & 15];
-		}
-	f->cert_sha256[64] = 0;
+	if (X509_digest(x, EVP_sha256(), md, &n) == 1 && n == sizeof(md))
+		put_hex(f->cert_sha256, md, sizeof(md));
+	if (trust_key_digest(x, md))
+		put_hex(f->spki_sha256, md, sizeof(md));
+	if (ASN1_TIME_to_tm(X509_get0_notAfter(x), &tm) == 1)
+		f->cert_expires_ms = (uint64_t)timegm(&tm) * 1000;
 }

@@ -28,7 +28,7 @@ struct verify {
 	struct dest dest;	   /* for its pins and CA */
 	bool has_dest;
 };
-static int cause_idx = -1, verify_idx = -1, wanted_idx = -1;
+static int cause_idx = -1, verify_idx = -1, wanted_idx = -1, staple_idx = -1;
 
 static void set_cause(SSL *ssl, const char *text)
 {
@@ -203,8 +203,10 @@ static int on_staple(SSL *ssl, void *arg)
 	OCSP_BASICRESP_free(basic);
 	OCSP_RESPONSE_free(r);
 	ERR_clear_error();
-	if (cause == NULL)
+	if (cause == NULL) {
+		SSL_set_ex_data(ssl, staple_idx, (void *)(uintptr_t)"good");
 		return 1;
+	}
 	set_cause(ssl, cause);
 	return 0;
 }
@@ -235,7 +237,8 @@ void verify_setup(SSL_CTX *ctx, const struct trust *trust, const struct dest *d)
 		cause_idx = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
 		verify_idx = SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, free_verify);
 		wanted_idx = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
-		MUST(cause_idx >= 0 && verify_idx >= 0 && wanted_idx >= 0);
+		staple_idx = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
+		MUST(staple_idx >= 0 && cause_idx >= 0 && verify_idx >= 0 && wanted_idx >= 0);
 	}
 	v->trust = trust;
 	if (d != NULL) {
@@ -253,6 +256,8 @@ void verify_setup(SSL_CTX *ctx, const struct trust *trust, const struct dest *d)
 	SSL_CTX_set_tlsext_status_cb(ctx, on_staple);
 	SSL_CTX_set_client_cert_cb(ctx, on_certificate_wanted);
 }
+
+const char *verify_staple(SSL *ssl) { return SSL_get_ex_data(ssl, staple_idx); }
 
 const char *verify_wanted(SSL *ssl)
 {

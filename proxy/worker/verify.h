@@ -13,6 +13,8 @@ void verify_setup(SSL_CTX *ctx, const struct trust *trust, const struct dest *d)
 const char *verify_cause(SSL *ssl);
 /* That the upstream asked for a client certificate, in words; NULL: it did not. TLS 1.3 may end a connection for its lack only after the handshake. */
 const char *verify_wanted(SSL *ssl);
+/* "good" when an OCSP response was stapled and vouched; else NULL. */
+const char *verify_staple(SSL *ssl);
 /* What is wrong with a handshake that succeeded, or NULL. */
 const char *verify_established(SSL *ssl, const struct dest *d);
 #endif

@@ -105,6 +105,16 @@ bad = [l for l in open(sys.argv[1] + "/seen") if l.startswith("request") and l.s
 print(bad); sys.exit(bool(bad))
 P
 check "each refusal has one record" bash -c "[ \"\$(cat '$STATE'/audit/audit*.jsonl | grep -c '\"hostname\":\"wrong-host.m.test\".*upstream_tls')\" = 1 ]"
+check "the record tells the upstream's TLS" python3 - "$STATE" <<'P'
+import glob, json, sys
+o = [json.loads(l) for f in glob.glob(sys.argv[1] + "/audit/audit*.jsonl") for l in open(f)]
+def of(host): return [x for x in o if x.get("http_request", {}).get("url", {}).get("hostname") == host]
+u = lambda x: x["unmapped"]["sallyport"]["upstream_tls"]
+r = of("tls12.m.test")[0]
+assert u(r)["version"] == "TLSv1.2" and u(r)["group"] and len(u(r)["spki_sha256"]) == 64 and r["tls"]["certificate"]["expiration_time"] > 1e12, u(r)
+assert u(of("ocsp-good.m.test")[0])["staple"] == "good" and "staple" not in u(r)
+assert any(u(x)["resumed"] for x in of("resume13.m.test")) and not u(r)["resumed"]
+P
 check "the worker survived all of it" bash -c "! grep -q 'ended by signal' '$T/gateway.log'"
 hasnt "the planted secret is in no answer" <(cat "$WORK"/out/*) "$SECRET"
 hasnt "and in no record" <(records) "$SECRET"
