@@ -3,24 +3,30 @@
  * The CA in the state directory: ca/ca.key (0600) and ca/ca.pem. Both appear at once, by the rename of a directory, or
  * not at all. A key that is missing beside existing state is an error: a new CA in its place would make every client
  * that trusts the old one fail, and would hide that somebody took the key away.
+ *
+ *   ca.key      the key that mints
+ *   ca.pem      what clients trust: its certificate, and behind it, while a rotation overlaps, those before it
+ *   former.pem  every certificate that this state directory's CA ever had before: none of them vouches for an upstream
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/err.h>
 #include <openssl/pem.h>
-#include <openssl/sha.h>
+#include <openssl/x509v3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../common/base/must.h"
 #include "../common/sys/clock.h"
-#include "../common/trust.h"
-#include "ca.h"
+#include "files.h"
 
-#define FILE_MAX (32u << 20)
+#define CERTS_MAX 64 /* of former.pem; the oldest go */
 
-static int write_all(int fd, const void *p, size_t n)
+int files_write_all(int fd, const void *p, size_t n)
 {
 	const char *at = p;
 
@@ -46,7 +52,7 @@ static int write_file(int dir_fd, const char *name, mode_t mode, BIO *content, s
 
 	if (fd < 0)
 		return err_errno(err, "cannot make %s", name);
-	if (fchmod(fd, mode) != 0 || write_all(fd, p, (size_t)n) != 0 || fsync(fd) != 0) {
+	if (fchmod(fd, mode) != 0 || files_write_all(fd, p, (size_t)n) != 0 || fsync(fd) != 0) {
 		err_errno(err, "cannot write %s", name);
 		close(fd);
 		unlinkat(dir_fd, name, 0);
@@ -83,7 +89,7 @@ static int make_state_dir(const char *state, struct err *err)
 	return 0;
 }
 
-static int open_state(const char *state, bool make, struct err *err)
+int files_open_state(const char *state, bool make, struct err *err)
 {
 	struct stat st;
 	int fd;
@@ -103,241 +109,257 @@ static int open_state(const char *state, bool make, struct err *err)
 static int refuse_existing(int state_fd, const char *state, struct err *err)
 {
 	if (exists(state_fd, "ca/ca.key"))
-		return err_set(err, EEXIST, "there is a CA in %s/ca already; it is not replaced. Look at it with `sallyport ca show`", state);
+		return err_set(err, EEXIST, "there is a CA in %s/ca already; it is not replaced. Look at it with `sallyport ca show`; `sallyport ca rotate` makes the next one", state);
 	if (exists(state_fd, "ca") || exists(state_fd, "audit"))
-		return err_set(err, ENOENT, "%s/ca/ca.key is missing beside existing state; no new CA is made in its place. Restore the key, or move %s away to start anew", state, state);
+		return err_set(err, ENOENT,
+			       "%s/ca/ca.key is missing beside existing state; no new CA is made in its place. Restore the key; if it is lost for good, `sallyport ca rotate --drop-old` makes a CA that nobody trusts yet", state);
 	return 0;
 }
 
-int ca_init(const char *state, struct err *err)
+/* --- certificates in files ----------------------------------------------------------------------------------------- */
+
+STACK_OF(X509) * files_certs(int state_fd, const char *state, const char *name, struct err *err)
 {
-	int state_fd = open_state(state, true, err), dir_fd = -1, ret = -1;
-	BIO *key_pem = BIO_new(BIO_s_secmem()), *cert_pem = BIO_new(BIO_s_mem());
+	STACK_OF(X509) *certs = sk_X509_new_null();
+	int fd = openat(state_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	FILE *f = fd >= 0 ? fdopen(fd, "r") : NULL;
+	X509 *x;
+
+	MUST(certs != NULL);
+	if (f == NULL) {
+		if (errno != ENOENT)
+			err_errno(err, "cannot read %s/%s", state, name);
+		else
+			err_set(err, ENOENT, "there is no CA in %s yet: make one with `sallyport ca init`", state);
+		if (fd >= 0)
+			close(fd);
+		sk_X509_free(certs);
+		return NULL;
+	}
+	while (sk_X509_num(certs) < CERTS_MAX && (x = PEM_read_X509(f, NULL, NULL, NULL)) != NULL)
+		sk_X509_push(certs, x);
+	ERR_clear_error();
+	fclose(f);
+	if (sk_X509_num(certs) > 0)
+		return certs;
+	sk_X509_free(certs);
+	err_set(err, EINVAL, "%s/%s does not hold a certificate", state, name);
+	return NULL;
+}
+
+bool files_expired(const X509 *x) { return X509_cmp_current_time(X509_get0_notAfter(x)) < 0; }
+
+static void write_certs(BIO *to, const STACK_OF(X509) * certs, int max, bool only_valid)
+{
+	for (int i = 0; certs != NULL && i < sk_X509_num(certs) && i < max; i++)
+		if (!only_valid || !files_expired(sk_X509_value(certs, i)))
+			MUST(PEM_write_bio_X509(to, sk_X509_value(certs, i)) == 1);
+}
+
+/* --- a directory that appears, or takes another's place, at once --------------------------------------------------- */
+
+struct staged {
+	int state_fd, dir_fd;
+	char name[32];
+};
+static const char *const names[] = { "ca.key", "ca.pem", "former.pem" };
+
+static void clear_dir(int state_fd, const char *name)
+{
+	int fd = openat(state_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	for (size_t i = 0; fd >= 0 && i < sizeof(names) / sizeof(names[0]); i++)
+		unlinkat(fd, names[i], 0);
+	if (fd >= 0)
+		close(fd);
+	unlinkat(state_fd, name, AT_REMOVEDIR);
+}
+
+static int stage(struct staged *g, int state_fd, const char *state, struct err *err)
+{
+	uint8_t r[8];
+
+	*g = (struct staged){ state_fd, -1, "" };
+	random_fill(r, sizeof(r));
+	snprintf(g->name, sizeof(g->name), ".ca-%02x%02x%02x%02x%02x%02x%02x%02x", r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]);
+	if (mkdirat(state_fd, g->name, 0700) != 0) {
+		g->name[0] = 0;
+		return err_errno(err, "cannot make a directory in %s", state);
+	}
+	g->dir_fd = openat(state_fd, g->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return g->dir_fd >= 0 ? 0 : err_errno(err, "cannot open a directory in %s", state);
+}
+
+static void unstage(struct staged *g)
+{
+	if (g->dir_fd >= 0)
+		close(g->dir_fd);
+	if (g->name[0])
+		clear_dir(g->state_fd, g->name);
+}
+
+/* A key and its certificate, made now, with those that stay trusted beside it. */
+static int fill(struct staged *g, const X509_EXTENSION *constraints, const STACK_OF(X509) * trusted, const STACK_OF(X509) * former, const STACK_OF(X509) * before, struct err *err)
+{
+	BIO *key_pem = BIO_new(BIO_s_secmem()), *cert_pem = BIO_new(BIO_s_mem()), *former_pem = BIO_new(BIO_s_mem());
 	EVP_PKEY *key = NULL;
 	X509 *cert = NULL;
-	char tmp[32];
-	uint8_t r[8];
-	bool made = false;
+	int ret = -1;
 
-	if (state_fd < 0 || refuse_existing(state_fd, state, err) < 0)
-		goto out;
-	if (ca_create(&key, &cert, err) < 0)
+	MUST(key_pem != NULL && cert_pem != NULL && former_pem != NULL);
+	if (ca_create(&key, &cert, constraints, err) < 0)
 		goto out;
 	if (PEM_write_bio_PKCS8PrivateKey(key_pem, key, NULL, NULL, 0, NULL, NULL) != 1 || PEM_write_bio_X509(cert_pem, cert) != 1) {
 		err_set(err, EIO, "the new CA could not be written as PEM");
 		goto out;
 	}
-	random_fill(r, sizeof(r));
-	snprintf(tmp, sizeof(tmp), ".ca-%02x%02x%02x%02x%02x%02x%02x%02x", r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]);
-	if (mkdirat(state_fd, tmp, 0700) != 0) {
-		err_errno(err, "cannot make a directory in %s", state);
+	write_certs(cert_pem, trusted, CERTS_MAX, true);
+	write_certs(former_pem, former, CERTS_MAX / 2, false);
+	write_certs(former_pem, before, CERTS_MAX / 2, false);
+	if (write_file(g->dir_fd, "ca.key", 0600, key_pem, err) < 0 || write_file(g->dir_fd, "ca.pem", 0644, cert_pem, err) < 0 ||
+	    ((former != NULL || before != NULL) && write_file(g->dir_fd, "former.pem", 0644, former_pem, err) < 0))
 		goto out;
-	}
-	made = true;
-	dir_fd = openat(state_fd, tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (dir_fd < 0) {
-		err_errno(err, "cannot open a directory in %s", state);
-		goto out;
-	}
-	if (write_file(dir_fd, "ca.key", 0600, key_pem, err) < 0 || write_file(dir_fd, "ca.pem", 0644, cert_pem, err) < 0)
+	if (fsync(g->dir_fd) != 0)
+		err_errno(err, "cannot write the new CA");
+	else
+		ret = 0;
+out:
+	BIO_free(key_pem);
+	BIO_free(cert_pem);
+	BIO_free(former_pem);
+	X509_free(cert);
+	EVP_PKEY_free(key);
+	return ret;
+}
+
+int ca_init(const char *state, const struct ca_wish *wish, struct err *err)
+{
+	X509_EXTENSION *constraints = wish->permit_n > 0 ? ca_constraints_new(wish->permit, wish->permit_n, err) : NULL;
+	struct staged g = { -1, -1, "" };
+	int state_fd, ret = -1;
+
+	if (wish->permit_n > 0 && constraints == NULL)
+		return -1;
+	state_fd = files_open_state(state, true, err);
+	if (state_fd < 0 || refuse_existing(state_fd, state, err) < 0 || stage(&g, state_fd, state, err) < 0 || fill(&g, constraints, NULL, NULL, NULL, err) < 0)
 		goto out;
 	/* two who start at once: the second finds a directory there that is not empty */
-	if (fsync(dir_fd) != 0 || renameat2(state_fd, tmp, state_fd, "ca", RENAME_NOREPLACE) != 0) {
+	if (renameat2(state_fd, g.name, state_fd, "ca", RENAME_NOREPLACE) != 0) {
 		if (errno == EEXIST || errno == ENOTEMPTY)
 			refuse_existing(state_fd, state, err);
 		else
 			err_errno(err, "cannot put the new CA in place as %s/ca", state);
 		goto out;
 	}
-	made = false;
+	g.name[0] = 0;
 	fsync(state_fd);
 	ret = 0;
 out:
-	if (made) {
-		if (dir_fd >= 0) {
-			unlinkat(dir_fd, "ca.key", 0);
-			unlinkat(dir_fd, "ca.pem", 0);
-		}
-		unlinkat(state_fd, tmp, AT_REMOVEDIR);
+	unstage(&g);
+	if (state_fd >= 0)
+		close(state_fd);
+	X509_EXTENSION_free(constraints);
+	return ret;
+}
+
+/* --- rotation ------------------------------------------------------------------------------------------------------ */
+
+static X509_EXTENSION *next_constraints(const struct ca_wish *wish, X509 *old, struct err *err)
+{
+	int at = old != NULL && !wish->permit_any ? X509_get_ext_by_NID(old, NID_name_constraints, -1) : -1;
+
+	if (wish->permit_n > 0)
+		return ca_constraints_new(wish->permit, wish->permit_n, err);
+	return at >= 0 ? X509_EXTENSION_dup(X509_get_ext(old, at)) : NULL;
+}
+
+/* One at a time: the lock is on the directory itself. */
+static int open_locked(const char *state, struct err *err)
+{
+	int fd = files_open_state(state, false, err);
+
+	if (fd >= 0 && flock(fd, LOCK_EX) != 0) {
+		err_errno(err, "cannot lock %s", state);
+		close(fd);
+		return -1;
 	}
+	return fd;
+}
+
+int ca_rotate(const char *state, const struct ca_wish *wish, struct err *err)
+{
+	int state_fd = open_locked(state, err), ret = -1;
+	STACK_OF(X509) *old = NULL, *before = NULL;
+	X509_EXTENSION *constraints = NULL;
+	struct staged g = { -1, -1, "" };
+
+	if (state_fd < 0)
+		return -1;
+	if (!exists(state_fd, "ca/ca.pem") && !(wish->drop_old && exists(state_fd, "audit"))) {
+		err_set(err, ENOENT, "there is no CA in %s to rotate: make one with `sallyport ca init`", state);
+		goto out;
+	}
+	if (!exists(state_fd, "ca/ca.key") && !wish->drop_old) {
+		err_set(err, ENOENT, "%s/ca/ca.key is missing. Restore it; if it is lost for good, or somebody else may have it, `sallyport ca rotate --drop-old` makes a CA that nobody trusts yet", state);
+		goto out;
+	}
+	if (exists(state_fd, "ca/ca.pem") && (old = files_certs(state_fd, state, "ca/ca.pem", err)) == NULL)
+		goto out;
+	if (exists(state_fd, "ca/former.pem") && (before = files_certs(state_fd, state, "ca/former.pem", err)) == NULL)
+		goto out;
+	constraints = next_constraints(wish, old != NULL ? sk_X509_value(old, 0) : NULL, err);
+	if (wish->permit_n > 0 && constraints == NULL)
+		goto out;
+	if (mkdirat(state_fd, "ca", 0700) != 0 && errno != EEXIST) {
+		err_errno(err, "cannot make %s/ca", state);
+		goto out;
+	}
+	if (stage(&g, state_fd, state, err) < 0 || fill(&g, constraints, wish->drop_old ? NULL : old, old, before, err) < 0)
+		goto out;
+	/* the old directory gets the temporary name, and goes with its key: a gateway that runs has its own descriptor of it */
+	if (renameat2(state_fd, g.name, state_fd, "ca", RENAME_EXCHANGE) != 0) {
+		err_errno(err, "cannot put the new CA in place as %s/ca", state);
+		goto out;
+	}
+	fsync(state_fd);
+	ret = 0;
+out:
+	unstage(&g);
+	X509_EXTENSION_free(constraints);
+	sk_X509_pop_free(old, X509_free);
+	sk_X509_pop_free(before, X509_free);
+	close(state_fd);
+	return ret;
+}
+
+int ca_finish(const char *state, struct err *err)
+{
+	int state_fd = open_locked(state, err), dir_fd = -1, ret = -1;
+	STACK_OF(X509) *certs = state_fd >= 0 ? files_certs(state_fd, state, "ca/ca.pem", err) : NULL;
+	BIO *pem = BIO_new(BIO_s_mem());
+
+	MUST(pem != NULL);
+	if (certs == NULL)
+		goto out;
+	write_certs(pem, certs, 1, false);
+	dir_fd = openat(state_fd, "ca", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir_fd < 0) {
+		err_errno(err, "cannot open %s/ca", state);
+		goto out;
+	}
+	unlinkat(dir_fd, "ca.pem.new", 0);
+	if (write_file(dir_fd, "ca.pem.new", 0644, pem, err) < 0)
+		goto out;
+	if (renameat(dir_fd, "ca.pem.new", dir_fd, "ca.pem") != 0 || fsync(dir_fd) != 0)
+		err_errno(err, "cannot replace %s/ca/ca.pem", state);
+	else
+		ret = 0;
+out:
+	BIO_free(pem);
+	sk_X509_pop_free(certs, X509_free);
 	if (dir_fd >= 0)
 		close(dir_fd);
 	if (state_fd >= 0)
 		close(state_fd);
-	BIO_free(key_pem);
-	BIO_free(cert_pem);
-	X509_free(cert);
-	EVP_PKEY_free(key);
-	return ret;
-}
-
-X509 *ca_load_cert(const char *state, struct err *err)
-{
-	int state_fd = open_state(state, false, err), fd = -1;
-	X509 *x = NULL;
-	FILE *f;
-
-	if (state_fd < 0)
-		return NULL;
-	fd = openat(state_fd, "ca/ca.pem", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0) {
-		if (errno == ENOENT)
-			err_set(err, ENOENT, "there is no CA in %s yet: make one with `sallyport ca init`", state);
-		else
-			err_errno(err, "cannot open %s/ca/ca.pem", state);
-		close(state_fd);
-		return NULL;
-	}
-	close(state_fd);
-	f = fdopen(fd, "r");
-	if (f == NULL) {
-		err_errno(err, "cannot read %s/ca/ca.pem", state);
-		close(fd);
-		return NULL;
-	}
-	x = PEM_read_X509(f, NULL, NULL, NULL);
-	if (x == NULL)
-		err_set(err, EINVAL, "%s/ca/ca.pem does not hold a certificate", state);
-	fclose(f);
-	return x;
-}
-
-static void print_sha256(const char *what, const unsigned char *p, size_t n, bool colons)
-{
-	uint8_t d[SHA256_DIGEST_LENGTH];
-
-	SHA256(p, n, d);
-	printf("%s", what);
-	for (size_t i = 0; i < sizeof(d); i++)
-		printf("%s%02X", i > 0 && colons ? ":" : "", d[i]);
-	printf("\n");
-}
-
-int ca_show(const char *state, struct err *err)
-{
-	X509 *x = ca_load_cert(state, err);
-	unsigned char *der = NULL, *spki = NULL;
-	struct tm tm;
-	char t[64];
-	BIO *out;
-	int n;
-
-	if (x == NULL)
-		return -1;
-	printf("certificate:         %s/ca/ca.pem\n", state);
-	printf("subject:             ");
-	fflush(stdout);
-	out = BIO_new_fp(stdout, BIO_NOCLOSE);
-	X509_NAME_print_ex(out, X509_get_subject_name(x), 0, XN_FLAG_RFC2253);
-	BIO_free(out);
-	printf("\n");
-	if (ASN1_TIME_to_tm(X509_get0_notBefore(x), &tm) == 1 && strftime(t, sizeof(t), "%Y-%m-%dT%H:%M:%SZ", &tm) > 0)
-		printf("valid from:          %s\n", t);
-	if (ASN1_TIME_to_tm(X509_get0_notAfter(x), &tm) == 1 && strftime(t, sizeof(t), "%Y-%m-%dT%H:%M:%SZ", &tm) > 0)
-		printf("valid until:         %s\n", t);
-	n = i2d_X509(x, &der);
-	if (n > 0)
-		print_sha256("SHA-256 fingerprint: ", der, (size_t)n, true);
-	n = i2d_PUBKEY(X509_get0_pubkey(x), &spki);
-	if (n > 0)
-		print_sha256("SHA-256 of its key:  ", spki, (size_t)n, false);
-	OPENSSL_free(der);
-	OPENSSL_free(spki);
-	X509_free(x);
-	return fflush(stdout) == 0 ? 0 : err_errno(err, "cannot write");
-}
-
-int ca_export(const char *state, bool der, const char *file, struct err *err)
-{
-	X509 *x = ca_load_cert(state, err);
-	BIO *b = BIO_new(BIO_s_mem());
-	char tmp[4200], *p = NULL;
-	int fd = STDOUT_FILENO, ret = -1;
-	bool named = file != NULL && strcmp(file, "-") != 0;
-	long n;
-
-	if (x == NULL)
-		goto out;
-	if ((der ? i2d_X509_bio(b, x) : PEM_write_bio_X509(b, x)) != 1) {
-		err_set(err, EIO, "the certificate could not be encoded");
-		goto out;
-	}
-	n = BIO_get_mem_data(b, &p);
-	if (named) {
-		if (snprintf(tmp, sizeof(tmp), "%s.XXXXXX", file) >= (int)sizeof(tmp)) {
-			err_set(err, ENAMETOOLONG, "the file name is too long");
-			goto out;
-		}
-		fd = mkostemp(tmp, O_CLOEXEC);
-		if (fd < 0) {
-			err_errno(err, "cannot write %s", file);
-			goto out;
-		}
-	}
-	if (write_all(fd, p, (size_t)n) != 0 || (named && (fchmod(fd, 0644) != 0 || close(fd) != 0 || rename(tmp, file) != 0))) {
-		err_errno(err, "cannot write %s", named ? file : "the certificate");
-		if (named)
-			unlink(tmp);
-		goto out;
-	}
-	ret = 0;
-out:
-	BIO_free(b);
-	X509_free(x);
-	return ret;
-}
-
-int ca_pack_trust(const char *exclude_state, struct err *err)
-{
-	struct buf in = { 0 }, out = { 0 };
-	uint8_t digest[SHA256_DIGEST_LENGTH];
-	unsigned char *spki = NULL;
-	unsigned left_out = 0;
-	X509 *own = NULL;
-	int ret = -1;
-	ssize_t n;
-
-	if (exclude_state != NULL) {
-		/* our own CA never vouches for an upstream, also when the system's store has it */
-		own = ca_load_cert(exclude_state, err);
-		if (own == NULL)
-			return -1;
-		n = i2d_PUBKEY(X509_get0_pubkey(own), &spki);
-		X509_free(own);
-		if (n <= 0)
-			return err_set(err, EINVAL, "the CA's key cannot be encoded");
-		SHA256(spki, (size_t)n, digest);
-		OPENSSL_free(spki);
-	}
-	for (;;) {
-		n = read(STDIN_FILENO, buf_room(&in, 65536), 65536);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		buf_commit(&in, (size_t)n);
-		if (buf_len(&in) > FILE_MAX)
-			break;
-	}
-	if (n < 0) {
-		err_errno(err, "cannot read the trust anchors");
-		goto out;
-	}
-	if (buf_len(&in) > FILE_MAX) {
-		err_set(err, EFBIG, "the trust anchors are larger than %u MiB", FILE_MAX >> 20);
-		goto out;
-	}
-	if (trust_pack((const uint8_t *)buf_str(&in).p, buf_len(&in), exclude_state != NULL ? digest : NULL, &out, &left_out, err) < 0)
-		goto out;
-	if (left_out > 0)
-		fprintf(stderr, "sallyport-ca: %u of the trust anchors were left out: they are damaged, not of a CA, or our own\n", left_out);
-	if (write_all(STDOUT_FILENO, buf_data(&out), buf_len(&out)) != 0) {
-		err_errno(err, "cannot write the packed trust anchors");
-		goto out;
-	}
-	ret = 0;
-out:
-	buf_fini(&in);
-	buf_fini(&out);
 	return ret;
 }

@@ -27,6 +27,7 @@ struct ca_issuer {
 	EVP_PKEY *key;
 	X509 *cert;
 	X509_EXTENSION *aki;
+	NAME_CONSTRAINTS *constraints; /* NULL: none */
 	int64_t not_after_s;
 };
 struct ca_leaf_key {
@@ -84,7 +85,69 @@ static EVP_PKEY *p256_new(void)
 	return k;
 }
 
-int ca_create(EVP_PKEY **key, X509 **cert, struct err *err)
+/* The value of nameConstraints, in OpenSSL's notation. A kind of name that nothing permits is forbidden as a whole: else it would be free. */
+static int constraints_text(const char *const *permit, unsigned n, struct buf *out, struct err *err)
+{
+	bool names = false;
+
+	buf_addf(out, "critical");
+	for (unsigned i = 0; i < n; i++) {
+		struct canon_host h;
+		struct cidr range;
+		const char *why;
+
+		if (cidr_parse(str_of(permit[i]), &range)) {
+			char addr[IP_TEXT_MAX], mask[IP_TEXT_MAX];
+			struct ip m = { .family = range.net.family };
+			unsigned from = range.net.family == 4 ? 96 : 0;
+
+			for (unsigned b = 0; b < range.bits; b++)
+				m.b[(from + b) / 8] |= (uint8_t)(0x80 >> b % 8);
+			ip_format(&range.net, addr);
+			ip_format(&m, mask);
+			buf_addf(out, ",permitted;IP:%s/%s", addr, mask);
+		} else if (canon_host(str_of(permit[i]), false, &h, &why) && h.ip.family == 0) {
+			buf_addf(out, ",permitted;DNS:%s", h.text);
+			names = true;
+		} else {
+			return err_set(err, EINVAL, "`%s` is neither a domain, such as acme.example, nor an address range, such as 10.20.0.0/16", permit[i]);
+		}
+	}
+	if (!names)
+		buf_addf(out, ",permitted;DNS:invalid");
+	for (unsigned family = 4; family <= 6; family += 2) {
+		bool any = false;
+
+		for (unsigned i = 0; i < n; i++) {
+			struct cidr range;
+
+			any = any || (cidr_parse(str_of(permit[i]), &range) && range.net.family == family);
+		}
+		if (!any)
+			buf_addf(out, family == 4 ? ",excluded;IP:0.0.0.0/0.0.0.0" : ",excluded;IP:::/::");
+	}
+	buf_addc(out, 0);
+	return 0;
+}
+
+X509_EXTENSION *ca_constraints_new(const char *const *permit, unsigned n, struct err *err)
+{
+	struct buf text = { 0 };
+	X509_EXTENSION *e = NULL;
+	X509V3_CTX ctx;
+
+	if (constraints_text(permit, n, &text, err) == 0) {
+		X509V3_set_ctx(&ctx, NULL, NULL, NULL, NULL, 0);
+		e = X509V3_EXT_conf_nid(NULL, &ctx, NID_name_constraints, buf_str(&text).p);
+		if (e == NULL)
+			err_set(err, EINVAL, "the name constraints could not be encoded");
+	}
+	ERR_clear_error();
+	buf_fini(&text);
+	return e;
+}
+
+int ca_create(EVP_PKEY **key, X509 **cert, const X509_EXTENSION *constraints, struct err *err)
 {
 	static const uint8_t basic[] = { 0x30, 0x06, 0x01, 0x01, 0xff, 0x02, 0x01, 0x00 }; /* CA:TRUE, pathlen 0 */
 	static const uint8_t usage[] = { 0x03, 0x02, 0x01, 0x06 };                         /* keyCertSign, cRLSign */
@@ -122,6 +185,7 @@ int ca_create(EVP_PKEY **key, X509 **cert, struct err *err)
 		MUST(X509_add_ext(x, e[i], -1) == 1);
 		X509_EXTENSION_free(e[i]);
 	}
+	MUST(constraints == NULL || X509_add_ext(x, (X509_EXTENSION *)(uintptr_t)constraints, -1) == 1);
 	if (X509_sign(x, k, EVP_sha256()) <= 0) {
 		X509_free(x);
 		EVP_PKEY_free(k);
@@ -169,8 +233,11 @@ struct ca_issuer *ca_issuer_new(EVP_PKEY *key, X509 *cert, struct err *err)
 	i->key = key;
 	i->cert = cert;
 	i->not_after_s = (int64_t)timegm(&tm);
+	i->constraints = X509_get_ext_d2i(cert, NID_name_constraints, NULL, NULL);
 	return i;
 }
+
+int64_t ca_issuer_end_s(const struct ca_issuer *i) { return i->not_after_s; }
 
 void ca_issuer_free(struct ca_issuer *i)
 {
@@ -179,6 +246,7 @@ void ca_issuer_free(struct ca_issuer *i)
 	EVP_PKEY_free(i->key);
 	X509_free(i->cert);
 	X509_EXTENSION_free(i->aki);
+	NAME_CONSTRAINTS_free(i->constraints);
 	free(i);
 }
 
@@ -252,7 +320,18 @@ static X509_EXTENSION *san_new(const struct canon_host *h)
 	return ext_new(NID_subject_alt_name, false, der, at + n);
 }
 
-bool ca_mint(const struct ca_issuer *i, const struct ca_leaf_key *k, const struct canon_host *host, int64_t now_s, int64_t valid_s, struct buf *der)
+/* OpenSSL looks at the names of certificates that were decoded, not of those that were made. */
+static bool permitted(const struct ca_issuer *i, const unsigned char *der, int n)
+{
+	X509 *x = d2i_X509(NULL, &der, n);
+	bool yes = x != NULL && X509_check_purpose(x, -1, 0) == 1 && NAME_CONSTRAINTS_check(x, i->constraints) == X509_V_OK;
+
+	X509_free(x);
+	ERR_clear_error();
+	return yes;
+}
+
+enum ca_minted ca_mint(const struct ca_issuer *i, const struct ca_leaf_key *k, const struct canon_host *host, int64_t now_s, int64_t valid_s, struct buf *der)
 {
 	int64_t end_s = now_s + valid_s < i->not_after_s ? now_s + valid_s : i->not_after_s;
 	X509_EXTENSION *san;
@@ -262,7 +341,7 @@ bool ca_mint(const struct ca_issuer *i, const struct ca_leaf_key *k, const struc
 	int n;
 
 	if (end_s <= now_s)
-		return false;
+		return CA_MINT_EXPIRED;
 	x = X509_new();
 	MUST(x != NULL && X509_set_version(x, 2) == 1);
 	set_serial(x);
@@ -284,12 +363,17 @@ bool ca_mint(const struct ca_issuer *i, const struct ca_leaf_key *k, const struc
 	if (X509_sign(x, i->key, EVP_sha256()) <= 0) {
 		ERR_clear_error();
 		X509_free(x);
-		return false;
+		return CA_MINT_FAILED;
 	}
 	n = i2d_X509(x, &p);
 	MUST(n > 0);
+	X509_free(x);
+	/* what its own constraints forbid no client would believe: better said here than there */
+	if (i->constraints != NULL && !permitted(i, p, n)) {
+		OPENSSL_free(p);
+		return CA_MINT_OUTSIDE;
+	}
 	buf_add(der, p, (size_t)n);
 	OPENSSL_free(p);
-	X509_free(x);
-	return true;
+	return CA_MINT_OK;
 }

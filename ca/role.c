@@ -3,7 +3,11 @@
  * The role that holds the CA's key. It opens nothing: key and certificate come as descriptors with START. A worker gets,
  * on its own link, one leaf key, and leaves for names that an intercepting destination of its sandbox's table has.
  * Refusal leaves, for names outside the table, are minted only for sandboxes whose denials are explained inside TLS;
- * they are valid for an hour and capped, so that a broken worker cannot collect leaves for the world.
+ * they are valid for an hour and capped, so that a broken worker cannot collect leaves for the world. Leaves for its own
+ * names are limited in their rate: under a wildcard there is no end of them, and one process mints for all sandboxes.
+ *
+ * After a rotation there are several CAs: a sandbox keeps the one that it trusts since its start (its SANDBOX says the
+ * number), and the supervisor says when nobody needs one any more.
  */
 #include <errno.h>
 #include <openssl/err.h>
@@ -25,9 +29,20 @@
 #define REFUSAL_VALID_S 3600
 #define REFUSALS_PER_HOUR 200
 #define HOUR_MS 3600000u
+#define LEAVES_AT_ONCE 1024 /* what a sandbox may have minted after a pause, */
+#define LEAVES_PER_S 8      /* and from then on */
+#define EXPIRES_SOON_S (14 * 24 * 3600)
 
+struct generation { /* of the CA */
+	struct generation *next; /* newest first */
+	uint32_t number;
+	struct ca_issuer *issuer;
+};
 struct sandbox { /* served.data */
 	struct ca_leaf_key *key; /* of the worker that is linked now */
+	struct generation *ca;
+	uint64_t filled_ms;      /* when `leaves` was right */
+	uint64_t leaves;         /* thousandths of a leaf that it may still have minted now */
 	uint64_t hour_ms;        /* when the running hour of refusal leaves began */
 	unsigned refusals;
 };
@@ -35,16 +50,22 @@ struct ca_role {
 	struct loop *loop;
 	struct ipc *sup;
 	struct served_set served;
-	struct ca_issuer *issuer;
-	struct log_limit said_expired;
+	struct generation *cas;
+	uint64_t said_soon_ms;
+	struct log_limit said_expired, said_limited;
 };
 static struct ca_role the_role; /* one in a process */
 
 static struct sandbox *sandbox_of(struct served *s)
 {
-	if (s->data == NULL)
-		s->data = must_calloc(1, sizeof(struct sandbox));
-	return s->data;
+	struct sandbox *b = s->data;
+
+	if (b == NULL) {
+		b = s->data = must_calloc(1, sizeof(*b));
+		b->leaves = 1000ull * LEAVES_AT_ONCE;
+		b->filled_ms = loop_now_ms(the_role.loop);
+	}
+	return b;
 }
 
 /* --- the key ------------------------------------------------------------------------------------------------------- */
@@ -119,15 +140,75 @@ static void warm(const struct ca_issuer *i)
 	ERR_clear_error();
 }
 
+static struct generation *generation_of(uint32_t number)
+{
+	struct generation *g;
+
+	for (g = the_role.cas; g != NULL; g = g->next)
+		if (g->number == number)
+			return g;
+	return NULL;
+}
+
+/* Takes the CA that came with m: the newest from now on. False: it is unusable, and said so. */
+static bool take_ca(struct ipc_msg *m, uint32_t number)
+{
+	struct err err = ERR_INIT;
+	struct ca_issuer *i = m->fd_n == 2 ? load(m->fds[0], m->fds[1], &err) : NULL;
+	struct generation *g;
+
+	if (i == NULL) {
+		log_error("%s", err.text[0] ? err.text : "the CA's key and certificate were not handed over");
+		return false;
+	}
+	/* nothing of the file stays within reach but the key itself */
+	close(m->fds[0]);
+	close(m->fds[1]);
+	m->fds[0] = m->fds[1] = -1;
+	g = must_malloc(sizeof(*g));
+	*g = (struct generation){ the_role.cas, number, i };
+	the_role.cas = g;
+	return true;
+}
+
+static void forget_ca(uint32_t number)
+{
+	for (struct generation **p = &the_role.cas; *p != NULL; p = &(*p)->next) {
+		struct generation *g = *p;
+
+		if (g->number != number)
+			continue;
+		for (struct served *s = the_role.served.head; s != NULL; s = s->next)
+			if (s->data != NULL && ((struct sandbox *)s->data)->ca == g)
+				return;
+		*p = g->next;
+		ca_issuer_free(g->issuer);
+		free(g);
+		return;
+	}
+}
+
 /* --- workers ------------------------------------------------------------------------------------------------------- */
+
+static const char *tabled(struct served *s, const struct table *t)
+{
+	struct sandbox *b = sandbox_of(s);
+
+	(void)t;
+	if (b->ca == NULL)
+		b->ca = generation_of(SANDBOX_CA(s->flags));
+	return b->ca != NULL ? NULL : "the CA that it trusts is not here";
+}
 
 static void linked(struct served *s)
 {
 	struct sandbox *b = sandbox_of(s);
 	struct buf der = { 0 };
 
+	if (b->ca == NULL)
+		return;
 	ca_leaf_key_free(b->key);
-	b->key = ca_leaf_key_new(the_role.issuer);
+	b->key = ca_leaf_key_new(b->ca->issuer);
 	ca_leaf_key_der(b->key, &der);
 	served_answer(s, MSG_LEAF_KEY, 0, 0, buf_data(&der), buf_len(&der), NULL, 0, -1);
 	buf_fini_secret(&der);
@@ -186,12 +267,35 @@ static bool refusal_allowed(struct sandbox *b)
 	return true;
 }
 
+static bool leaf_allowed(struct sandbox *b)
+{
+	uint64_t now = loop_now_ms(the_role.loop), more = (now - b->filled_ms) * LEAVES_PER_S;
+
+	b->filled_ms = now;
+	b->leaves = b->leaves + more > 1000ull * LEAVES_AT_ONCE ? 1000ull * LEAVES_AT_ONCE : b->leaves + more;
+	if (b->leaves < 1000)
+		return false;
+	b->leaves -= 1000;
+	return true;
+}
+
+static void warn_of_end(const struct ca_issuer *i, int64_t now_s)
+{
+	uint64_t now_ms = loop_now_ms(the_role.loop);
+
+	if (ca_issuer_end_s(i) - now_s >= EXPIRES_SOON_S || (the_role.said_soon_ms != 0 && now_ms - the_role.said_soon_ms < HOUR_MS))
+		return;
+	the_role.said_soon_ms = now_ms;
+	log_error("warning: the CA expires in %lld hours, and with it all that it signed: `sallyport ca rotate` makes the next one", (long long)((ca_issuer_end_s(i) - now_s) / 3600));
+}
+
 static enum mint_status mint(struct served *s, const struct ipc_msg *m, struct buf *der)
 {
 	const struct msg_mint *q = (const void *)m->data;
 	struct str host = str_mk(m->data + sizeof(*q), m->len - sizeof(*q));
 	const struct table *t = served_table(s, m->generation);
 	struct sandbox *b = sandbox_of(s);
+	int64_t now_s = (int64_t)(clock_wall_ms() / 1000);
 	struct canon_host h;
 
 	/* the worker must speak canonically: nothing is repaired here */
@@ -201,6 +305,10 @@ static enum mint_status mint(struct served *s, const struct ipc_msg *m, struct b
 	case MINT_LEAF:
 		if (!may_mint(t, host))
 			return MINT_DENIED;
+		if (!leaf_allowed(b)) {
+			log_limited(&the_role.said_limited, "sandbox %s asks for certificates of more names than are minted (%d at once, then %d a second): some are refused", s->name, LEAVES_AT_ONCE, LEAVES_PER_S);
+			return MINT_LIMITED;
+		}
 		break;
 	case MINT_REFUSAL:
 		if ((s->flags & SANDBOX_EXPLAIN_DENIALS) == 0)
@@ -211,11 +319,18 @@ static enum mint_status mint(struct served *s, const struct ipc_msg *m, struct b
 	default:
 		return MINT_DENIED;
 	}
-	if (!ca_mint(the_role.issuer, b->key, &h, (int64_t)(clock_wall_ms() / 1000), q->kind == MINT_LEAF ? LEAF_VALID_S : REFUSAL_VALID_S, der)) {
-		log_limited(&the_role.said_expired, "error: the CA's certificate has expired (or the clock is wrong): nothing can be intercepted");
+	switch (ca_mint(b->ca->issuer, b->key, &h, now_s, q->kind == MINT_LEAF ? LEAF_VALID_S : REFUSAL_VALID_S, der)) {
+	case CA_MINT_OK:
+		warn_of_end(b->ca->issuer, now_s);
+		return MINT_OK;
+	case CA_MINT_OUTSIDE:
+		return MINT_DENIED;
+	case CA_MINT_EXPIRED:
+		log_limited(&the_role.said_expired, "error: the CA's certificate has expired (or the clock is wrong): nothing can be intercepted. `sallyport ca rotate` makes the next one");
+		return MINT_FAILED;
+	default:
 		return MINT_FAILED;
 	}
-	return MINT_OK;
 }
 
 static void from_worker(struct served *s, struct ipc_msg *m)
@@ -230,7 +345,7 @@ static void from_worker(struct served *s, struct ipc_msg *m)
 	buf_fini(&der);
 }
 
-static const struct served_ops ops = { .linked = linked, .message = from_worker, .gone = gone };
+static const struct served_ops ops = { .tabled = tabled, .linked = linked, .message = from_worker, .gone = gone };
 
 /* --- supervisor ---------------------------------------------------------------------------------------------------- */
 
@@ -238,7 +353,6 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 {
 	struct ca_role *r = ipc_arg(c);
 	struct ipc_msg *m = (struct ipc_msg *)(uintptr_t)cm;
-	struct err err = ERR_INIT;
 
 	if (m == NULL)
 		_exit(0);
@@ -246,19 +360,19 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 		return;
 	switch (m->type) {
 	case MSG_START:
-		if (r->issuer != NULL)
+		if (r->cas != NULL)
 			break;
-		r->issuer = m->fd_n == 2 ? load(m->fds[0], m->fds[1], &err) : NULL;
-		if (r->issuer == NULL) {
-			log_error("%s", err.text[0] ? err.text : "the CA's key and certificate were not handed over");
+		if (m->len < sizeof(struct msg_start) || !take_ca(m, SANDBOX_CA(((const struct msg_start *)(const void *)m->data)->flags)))
 			_exit(1);
-		}
-		/* nothing of the file stays within reach but the key itself */
-		close(m->fds[0]);
-		close(m->fds[1]);
-		m->fds[0] = m->fds[1] = -1;
-		warm(r->issuer);
+		warm(r->cas->issuer);
 		role_ready(c, ROLE_CA, -1);
+		break;
+	case MSG_CA_NEXT:
+		if (r->cas != NULL)
+			take_ca(m, SANDBOX_CA(((const struct msg_ca_ref *)(const void *)m->data)->flags));
+		break;
+	case MSG_CA_GONE:
+		forget_ca(SANDBOX_CA(((const struct msg_ca_ref *)(const void *)m->data)->flags));
 		break;
 	case MSG_SHUTDOWN:
 		loop_stop(r->loop);
@@ -282,6 +396,12 @@ int ca_main(int link_fd)
 	r->sup = ipc_new(r->loop, link_fd, ROLE_CA, ROLE_SUPERVISOR, on_supervisor, r);
 	loop_run(r->loop);
 	served_fini(&r->served);
-	ca_issuer_free(r->issuer);
+	while (r->cas != NULL) {
+		struct generation *g = r->cas;
+
+		r->cas = g->next;
+		ca_issuer_free(g->issuer);
+		free(g);
+	}
 	return 0;
 }

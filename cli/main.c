@@ -21,7 +21,7 @@ static const struct verb {
 	{ "serve", "sallyport-proxy", 1, "run the gateway in the foreground" },
 	{ "logs", "sallyport-proxy", 1, "read and verify the record" },
 	{ "secret", "sallyport-proxy", 1, NULL },
-	{ "ca", "sallyport-ca", 0, "create, show and export the interception CA" },
+	{ "ca", "sallyport-ca", 0, "create, show, export and rotate the interception CA" },
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
 

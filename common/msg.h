@@ -44,7 +44,13 @@ struct msg_start {
 
 enum listener_kind { LISTENER_NONE = 0, LISTENER_PROXY4, LISTENER_PROXY6, LISTENER_DNS_TCP4, LISTENER_DNS_TCP6, LISTENER_DNS_UDP4, LISTENER_DNS_UDP6, LISTENER_DIAG };
 #define MSG_LISTENERS_MAX 8
+/* The upper half of the flags of SANDBOX, and of START and CA_NEXT to ca, is the number of a CA: which one the sandbox trusts, which one comes with it. */
 enum { SANDBOX_EXPLAIN_DENIALS = 1 };
+#define SANDBOX_CA(flags) ((flags) >> 16)
+#define SANDBOX_CA_FLAGS(number) ((uint32_t)(number) << 16)
+struct msg_ca_ref {
+	uint32_t flags;
+} __attribute__((packed));
 struct msg_sandbox {
 	uint32_t sandbox;    /* number given by the supervisor, never reused within its life */
 	uint32_t generation; /* of the policy */

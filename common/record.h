@@ -45,6 +45,11 @@
 	T(SNI, S) \
 	T(CERT_ISSUER, S) \
 	T(CERT_SHA256, S) \
+	T(CERT_SPKI_SHA256, S) \
+	T(CERT_EXPIRES_MS, U) \
+	T(UPSTREAM_TLS, S) T(UPSTREAM_CIPHER, S) T(UPSTREAM_GROUP, S) \
+	T(STAPLE, S)    /* of an OCSP response that came with the certificate: "good"; others are refused */ \
+	T(RESUMED, U) \
 	T(IDENTITY, S)  /* how the sandbox is known: "listener" */ \
 	T(COUNT, U)     /* folded repeats */ \
 	T(MESSAGE, M)   /* lifecycle, finding */ \

@@ -13,17 +13,18 @@
 
 #include "base/must.h"
 
-#define TRUST_MAGIC "SPTRUST1"
+#define TRUST_MAGIC "SPTRUST2"
 #define TRUST_HEADER 16
 #define TRUST_ENTRY 16
 #define TRUST_COUNT_MAX 65536
+#define TRUST_BARRED_MAX 1024
 #define TRUST_DER_MAX 65536
 #define TRUST_BLOB_MAX (64u << 20)
 
 struct trust {
 	const uint8_t *map;
 	size_t len;
-	unsigned count;
+	unsigned count, barred;
 };
 
 static uint32_t le32(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
@@ -38,7 +39,7 @@ static void put32(uint8_t *p, uint32_t v)
 static const uint8_t *entry(const struct trust *t, unsigned i) { return t->map + TRUST_HEADER + (size_t)i * TRUST_ENTRY; }
 
 /* Every bound of the blob: what is read later needs no check. */
-static const char *check(const uint8_t *p, size_t n, unsigned *count)
+static const char *check(const uint8_t *p, size_t n, unsigned *count, unsigned *barred)
 {
 	uint64_t before = 0;
 	size_t data;
@@ -48,7 +49,11 @@ static const char *check(const uint8_t *p, size_t n, unsigned *count)
 	*count = le32(p + 8);
 	if (*count > TRUST_COUNT_MAX || *count > (n - TRUST_HEADER) / TRUST_ENTRY)
 		return "it has more entries than room";
+	*barred = le32(p + 12);
 	data = TRUST_HEADER + (size_t)*count * TRUST_ENTRY;
+	if (*barred > TRUST_BARRED_MAX || *barred > (n - data) / TRUST_DIGEST_LEN)
+		return "it bars more keys than it has room for";
+	data += (size_t)*barred * TRUST_DIGEST_LEN;
 	for (unsigned i = 0; i < *count; i++) {
 		const uint8_t *e = p + TRUST_HEADER + (size_t)i * TRUST_ENTRY;
 		uint64_t hash = le64(e);
@@ -69,7 +74,7 @@ int trust_map(struct trust **out, int fd, struct err *err)
 	struct stat st;
 	const char *wrong;
 	void *map;
-	unsigned count = 0;
+	unsigned count = 0, barred = 0;
 
 	if (fstat(fd, &st) != 0)
 		return err_errno(err, "the trust anchors");
@@ -78,13 +83,13 @@ int trust_map(struct trust **out, int fd, struct err *err)
 	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (map == MAP_FAILED)
 		return err_errno(err, "cannot map the trust anchors");
-	wrong = check(map, (size_t)st.st_size, &count);
+	wrong = check(map, (size_t)st.st_size, &count, &barred);
 	if (wrong != NULL) {
 		munmap(map, (size_t)st.st_size);
 		return err_set(err, EINVAL, "the trust anchors are damaged: %s", wrong);
 	}
 	t = must_malloc(sizeof(*t));
-	*t = (struct trust){ map, (size_t)st.st_size, count };
+	*t = (struct trust){ map, (size_t)st.st_size, count, barred };
 	*out = t;
 	return 0;
 }
@@ -98,6 +103,32 @@ void trust_free(struct trust *t)
 }
 
 unsigned trust_count(const struct trust *t) { return t->count; }
+
+bool trust_key_digest(X509 *x, uint8_t digest[TRUST_DIGEST_LEN])
+{
+	unsigned char *spki = NULL;
+	int n = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(x), &spki);
+
+	if (n > 0)
+		SHA256(spki, (size_t)n, digest);
+	OPENSSL_free(spki);
+	return n > 0;
+}
+
+static bool among(const uint8_t *digests, unsigned n, const uint8_t *digest)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (memcmp(digests + (size_t)i * TRUST_DIGEST_LEN, digest, TRUST_DIGEST_LEN) == 0)
+			return true;
+	return false;
+}
+
+bool trust_barred(const struct trust *t, X509 *x)
+{
+	uint8_t digest[TRUST_DIGEST_LEN];
+
+	return !trust_key_digest(x, digest) || among(t->map + TRUST_HEADER + (size_t)t->count * TRUST_ENTRY, t->barred, digest);
+}
 
 static uint64_t name_hash(const X509_NAME *name)
 {
@@ -201,12 +232,12 @@ static int anchor_cmp(const void *x, const void *y)
 	return a->len < b->len ? -1 : a->len > b->len;
 }
 
-/* Takes it if it is a certificate of a CA and not the excluded one. False: left out. */
-static bool take(struct anchors *s, const char *kind, const unsigned char *data, long len, const uint8_t *exclude)
+/* Takes it if it is a certificate of a CA and not barred. False: left out. */
+static bool take(struct anchors *s, const char *kind, const unsigned char *data, long len, const uint8_t *barred, unsigned barred_n)
 {
 	const unsigned char *p = data;
-	unsigned char *der = NULL, *spki = NULL;
-	uint8_t digest[SHA256_DIGEST_LENGTH];
+	unsigned char *der = NULL;
+	uint8_t digest[TRUST_DIGEST_LEN];
 	X509 *x = NULL;
 	bool ok = false;
 	int n;
@@ -215,11 +246,7 @@ static bool take(struct anchors *s, const char *kind, const unsigned char *data,
 		x = d2i_X509(NULL, &p, len);
 	if (x == NULL || p != data + len || X509_check_ca(x) != 1)
 		goto out;
-	n = i2d_PUBKEY(X509_get0_pubkey(x), &spki);
-	if (n <= 0)
-		goto out;
-	SHA256(spki, (size_t)n, digest);
-	if (exclude != NULL && memcmp(digest, exclude, sizeof(digest)) == 0)
+	if (!trust_key_digest(x, digest) || among(barred, barred_n, digest))
 		goto out;
 	n = i2d_X509(x, &der);
 	if (n <= 0 || n > TRUST_DER_MAX || s->n == TRUST_COUNT_MAX)
@@ -232,14 +259,13 @@ static bool take(struct anchors *s, const char *kind, const unsigned char *data,
 	der = NULL;
 	ok = true;
 out:
-	OPENSSL_free(spki);
 	OPENSSL_free(der);
 	X509_free(x);
 	ERR_clear_error();
 	return ok;
 }
 
-static void write_blob(struct anchors *s, struct buf *out)
+static void write_blob(struct anchors *s, const uint8_t *barred, unsigned barred_n, struct buf *out)
 {
 	uint8_t head[TRUST_HEADER] = TRUST_MAGIC;
 	size_t kept = 0, off;
@@ -254,9 +280,9 @@ static void write_blob(struct anchors *s, struct buf *out)
 	}
 	s->n = kept;
 	put32(head + 8, (uint32_t)kept);
-	put32(head + 12, 0);
+	put32(head + 12, barred_n);
 	buf_add(out, head, sizeof(head));
-	off = TRUST_HEADER + kept * TRUST_ENTRY;
+	off = TRUST_HEADER + kept * TRUST_ENTRY + (size_t)barred_n * TRUST_DIGEST_LEN;
 	for (size_t i = 0; i < kept; i++) {
 		uint8_t e[TRUST_ENTRY];
 
@@ -267,17 +293,20 @@ static void write_blob(struct anchors *s, struct buf *out)
 		buf_add(out, e, sizeof(e));
 		off += s->a[i].len;
 	}
+	buf_add(out, barred, (size_t)barred_n * TRUST_DIGEST_LEN);
 	for (size_t i = 0; i < kept; i++)
 		buf_add(out, s->a[i].der, s->a[i].len);
 }
 
-int trust_pack(const uint8_t *pem, size_t n, const uint8_t *exclude_spki_sha256, struct buf *out, unsigned *left_out, struct err *err)
+int trust_pack(const uint8_t *pem, size_t n, const uint8_t *barred, unsigned barred_n, struct buf *out, unsigned *left_out, struct err *err)
 {
 	struct anchors s = { 0 };
 	BIO *bio;
 	int ret = -1;
 
 	*left_out = 0;
+	if (barred_n > TRUST_BARRED_MAX)
+		return err_set(err, EFBIG, "too many keys are barred");
 	if (n > TRUST_BLOB_MAX / 2)
 		return err_set(err, EFBIG, "the trust anchors are larger than %u MiB", TRUST_BLOB_MAX >> 21);
 	bio = BIO_new_mem_buf(pem, (int)n);
@@ -289,7 +318,7 @@ int trust_pack(const uint8_t *pem, size_t n, const uint8_t *exclude_spki_sha256,
 		size_t before = BIO_ctrl_pending(bio);
 
 		if (PEM_read_bio(bio, &kind, &header, &data, &len) == 1) {
-			if (!take(&s, kind, data, len, exclude_spki_sha256))
+			if (!take(&s, kind, data, len, barred, barred_n))
 				++*left_out;
 			OPENSSL_free(kind);
 			OPENSSL_free(header);
@@ -304,7 +333,7 @@ int trust_pack(const uint8_t *pem, size_t n, const uint8_t *exclude_spki_sha256,
 	if (ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
 		++*left_out;
 	ERR_clear_error();
-	write_blob(&s, out);
+	write_blob(&s, barred, barred_n, out);
 	if (buf_len(out) > TRUST_BLOB_MAX)
 		err_set(err, EFBIG, "the packed trust anchors are too large");
 	else

@@ -43,6 +43,7 @@ bool load_time(struct str s, uint64_t *seconds);
 void load_injects(struct load *l, const struct yaml_node *list, struct pol_dest *proto);
 void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d);
 void load_tests(struct load *l, const struct yaml_node *list); /* after secrets */
+void load_pins(struct load *l, const struct schema_value *v, struct pol_dest *d);
 void load_sandbox(struct load *l, const struct yaml_node *n);
 /* The rows by which each map of a policy is read, for editors (schema_json.c). */
 struct schema_rows load_rows_top(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tls: { ca: FILE }`: the certificates go into the table, so that nothing is read by name later. */
+/* `tls: { ca: FILE, pin: [...] }`: the certificates go into the table, so that nothing is read by name later. */
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/err.h>
@@ -112,4 +112,28 @@ out:
 	ERR_clear_error();
 	BIO_free(bio);
 	buf_fini(&text);
+}
+
+/* "sha256/" and 44 characters of base64, as curl and HTTP Public Key Pinning (RFC 7469) write it. */
+static bool read_pin(struct str s, uint8_t out[32])
+{
+	unsigned char raw[3 * 16];
+
+	if (!str_starts(s, STR("sha256/")) || s.n != 7 + 44 || s.p[50] != '=' || s.p[49] == '=' || EVP_DecodeBlock(raw, (const unsigned char *)s.p + 7, 44) != 33)
+		return false;
+	memcpy(out, raw, 32);
+	return true;
+}
+
+void load_pins(struct load *l, const struct schema_value *v, struct pol_dest *d)
+{
+	if (v->n == 0)
+		ERROR_AT(l, v->node, "`pin` is empty: no key would do; leave it out, or list sha256/BASE64 of the keys that will");
+	d->pins = arena_zalloc(l->a, (v->n + 1ul) * sizeof(*d->pins));
+	for (unsigned i = 0; i < v->n; i++) {
+		if (read_pin(v->items[i]->text, d->pins[d->pin_n]))
+			d->pin_n++;
+		else
+			ERROR_AT(l, v->items[i], "`%.*s` is not a pin: sha256/ and the base64 of the SHA-256 of a key (44 characters), as curl --pinnedpubkey takes it", DIAG_STR(v->items[i]->text));
+	}
 }

@@ -4,6 +4,7 @@
 #include "load.h"
 
 #define PORTS_MAX 64
+#define PINS_MAX 32
 
 struct dest_ctx {
 	struct load *l;
@@ -118,11 +119,37 @@ static void on_tls_min(void *arg, const struct schema_row *row, const struct sch
 	((struct dest_ctx *)arg)->proto.tls_min = str_eq(v->text, STR("1.2")) ? 12 : 13;
 }
 
+static void on_alpn(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	for (unsigned i = 0; i < v->n; i++) {
+		bool h2 = str_eq(v->items[i]->text, STR("h2")), *which = h2 ? &c->proto.alpn_h2 : &c->proto.alpn_h1;
+
+		if (!h2 && !str_eq(v->items[i]->text, STR("http/1.1")))
+			ERROR_AT(c->l, v->items[i], "`alpn` lists h2, http/1.1 or both");
+		else if (*which)
+			ERROR_AT(c->l, v->items[i], "`%.*s` is listed twice", DIAG_STR(v->items[i]->text));
+		*which = true;
+	}
+	if (v->n == 0)
+		ERROR_AT(c->l, v->node, "`alpn` is empty: no protocol would do; leave it out, or list h2, http/1.1 or both");
+}
+
+static void on_pin(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	load_pins(c->l, v, &c->proto);
+}
+
 static const struct schema_row tls_rows[] = {
 	{ "ca", SCHEMA_TEXT, false, on_ca, NULL, 0, 0 },
 	{ "min", SCHEMA_WORD, false, on_tls_min, "1.2|1.3", 0, 0 },
-	{ "alpn", SCHEMA_LATER, false, NULL, "choosing protocols", 0, 0 },
-	{ "pin", SCHEMA_LATER, false, NULL, "pins", 0, 0 },
+	{ "alpn", SCHEMA_TEXTS, false, on_alpn, NULL, 0, 2 },
+	{ "pin", SCHEMA_TEXTS, false, on_pin, NULL, 0, PINS_MAX },
 	{ "passthrough", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
 };
 

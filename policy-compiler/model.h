@@ -77,6 +77,9 @@ struct pol_dest {
 	uint8_t tls_min;
 	struct str *cas; /* DER */
 	unsigned ca_n;
+	uint8_t (*pins)[32]; /* SHA-256 of a SubjectPublicKeyInfo */
+	unsigned pin_n;
+	bool alpn_h1, alpn_h2; /* none of both: no choice was made */
 	bool log_query;
 	struct canon_path_opts paths;
 	struct dest_limits limits; /* its own; those of the policy hold too */

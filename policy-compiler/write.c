@@ -149,6 +149,7 @@ static void put_lists(struct value *v, const struct pol_dest *d)
 	}
 	for (unsigned i = 0; i < d->ca_n; i++)
 		put_ref(v, &v->sect[SECT_CAS], d->cas[i]);
+	buf_add(&v->sect[SECT_PINS], d->pins, d->pin_n * (size_t)PIN_SIZE);
 	for (unsigned i = 0; i < d->inject_n; i++) {
 		const struct pol_inject *in = &d->injects[i];
 		struct buf *b = &v->sect[SECT_INJECTS];
@@ -201,7 +202,7 @@ static void put_limits(struct buf *out, const struct dest_limits *l)
 /* shadowed: of the same key, without a port of its own; its deny rules count behind those of d. Or NULL. */
 static int put_dest(struct buf *out, const struct policy *p, const struct pol_dest *d, const struct pol_dest *shadowed, uint32_t index, struct err *err)
 {
-	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, 1 };
+	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, 1 };
 	struct value v = { 0 };
 	struct buf names = { 0 };
 	struct dest_limits limits = limits_both(&p->limits, &d->limits);
@@ -233,7 +234,8 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	rebase_slots(&v.sect[SECT_SLOTS], (uint32_t)base);
 	put_u32(out, index);
 	put_u8(out, (uint8_t)((d->log_query ? DEST_FLAG_LOG_QUERY : 0) | (d->paths.encoded_slash_keep ? DEST_FLAG_ENCODED_SLASH : 0) |
-			      (d->paths.empty_segments_keep ? DEST_FLAG_EMPTY_SEGMENTS : 0) | (d->paths.raw ? DEST_FLAG_RAW : 0)));
+			      (d->paths.empty_segments_keep ? DEST_FLAG_EMPTY_SEGMENTS : 0) | (d->paths.raw ? DEST_FLAG_RAW : 0) | (d->alpn_h1 ? DEST_FLAG_ALPN_H1 : 0) |
+			      (d->alpn_h2 ? DEST_FLAG_ALPN_H2 : 0)));
 	put_u8(out, d->tls_min);
 	put_u16(out, d->connect_port);
 	put_ip(out, &d->connect_ip);

@@ -4,10 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <openssl/evp.h>
-#include <openssl/objects.h>
 #include <openssl/pem.h>
-#include <openssl/pkcs12.h>
 #include <openssl/x509.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +13,9 @@
 #include <unistd.h>
 
 #include "../common/base/buf.h"
+#include "../common/pkcs12.h"
 
 #define FILE_MAX (1u << 20)
-#define JAVA_PASSWORD "changeit"
-#define JAVA_TRUSTED_KEY_USAGE "2.16.840.1.113894.746875.1.1" /* Oracle: what a Java key store reads as "trusted certificate" */
-#define ANY_EXTENDED_KEY_USAGE "2.5.29.37.0"
 
 static const char *const nss_files[TRUSTDIR_NSS_FILES] = { "cert9.db", "key4.db", "pkcs11.txt" };
 
@@ -64,57 +59,11 @@ static void write_file(const char *dir, const char *name, struct str data)
 		unlink(tmp);
 }
 
-static bool add_attribute(PKCS12_SAFEBAG *bag, const char *oid, const char *value_oid)
-{
-	ASN1_OBJECT *value = OBJ_txt2obj(value_oid, 1);
-	bool ok = value != NULL && PKCS12_add1_attr_by_txt(bag, oid, V_ASN1_OBJECT, (const unsigned char *)value, -1);
-
-	ASN1_OBJECT_free(value);
-	return ok;
-}
-
-/*
- * A PKCS#12 store as Java likes it. The certificates are not encrypted (they are public, and some runtimes open their own
- * cacerts without a password); the MAC is there for those that give one.
- */
-static int java_store(struct arena *mem, STACK_OF(X509) *certs, struct str *out, struct err *err)
-{
-	STACK_OF(PKCS12_SAFEBAG) *bags = NULL;
-	STACK_OF(PKCS7) *safes = NULL;
-	PKCS12 *p12 = NULL;
-	unsigned char *der = NULL;
-	char alias[32];
-	int n, r = -1;
-
-	for (int i = 0; i < sk_X509_num(certs); i++) {
-		PKCS12_SAFEBAG *bag = PKCS12_add_cert(&bags, sk_X509_value(certs, i));
-
-		snprintf(alias, sizeof(alias), "sallyport%d", i);
-		if (bag == NULL || !PKCS12_add_friendlyname_utf8(bag, alias, -1) || !add_attribute(bag, JAVA_TRUSTED_KEY_USAGE, ANY_EXTENDED_KEY_USAGE))
-			goto out;
-	}
-	if (!PKCS12_add_safe(&safes, bags, -1, 0, NULL) || (p12 = PKCS12_add_safes(safes, 0)) == NULL || !PKCS12_set_mac(p12, JAVA_PASSWORD, -1, NULL, 0, 2048, EVP_sha1()))
-		goto out;
-	n = i2d_PKCS12(p12, &der);
-	if (n <= 0)
-		goto out;
-	*out = arena_str(mem, str_mk(der, (size_t)n));
-	r = 0;
-out:
-	if (r != 0)
-		err_set(err, EIO, "cannot make the Java trust store");
-	OPENSSL_free(der);
-	PKCS12_free(p12);
-	sk_PKCS7_pop_free(safes, PKCS7_free);
-	sk_PKCS12_SAFEBAG_pop_free(bags, PKCS12_SAFEBAG_free);
-	return r;
-}
-
 static int generate(struct trustdir *t, const char *ca_file, struct err *err)
 {
 	BIO *bio = BIO_new_mem_buf(t->pem.p, (int)t->pem.n);
 	STACK_OF(X509) *certs = sk_X509_new_null();
-	struct buf names = { 0 };
+	struct buf names = { 0 }, store = { 0 };
 	X509 *x;
 	int r = -1;
 
@@ -131,8 +80,11 @@ static int generate(struct trustdir *t, const char *ca_file, struct err *err)
 		goto out;
 	}
 	t->hashes = arena_str(&t->mem, buf_str(&names));
-	r = java_store(&t->mem, certs, &t->p12, err);
+	r = pkcs12_trust_store(certs, &store, err);
+	if (r == 0)
+		t->p12 = arena_str(&t->mem, buf_str(&store));
 out:
+	buf_fini(&store);
 	buf_fini(&names);
 	sk_X509_pop_free(certs, X509_free);
 	BIO_free(bio);

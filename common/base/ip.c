@@ -119,6 +119,7 @@ static const struct range ranges[] = {
 	{ "192.0.0.192/32", IP_FORBIDDEN_ALWAYS, "metadata service 192.0.0.192" },
 	{ "168.63.129.16/32", IP_FORBIDDEN_ALWAYS, "metadata service 168.63.129.16" },
 	{ "fd00:ec2::/32", IP_FORBIDDEN_ALWAYS, "metadata service fd00:ec2::/32" },
+	{ "fd20:ce::254/128", IP_FORBIDDEN_ALWAYS, "metadata service fd20:ce::254" },
 	{ "0.0.0.0/8", IP_SPECIAL, "this network 0.0.0.0/8" },
 	{ "10.0.0.0/8", IP_SPECIAL, "private 10.0.0.0/8" },
 	{ "100.64.0.0/10", IP_SPECIAL, "shared 100.64.0.0/10" },
@@ -159,6 +160,10 @@ static enum ip_class classify_one(const struct ip *a, const char **why)
 			*why = ranges[i].what;
 			return ranges[i].class;
 		}
+	}
+	if (a->family == 6 && (a->b[0] & 0xe0) != 0x20) { /* RFC 4291 2.4: what is global unicast so far */
+		*why = "reserved: outside 2000::/3";
+		return IP_SPECIAL;
 	}
 	*why = "public";
 	return IP_PUBLIC;

@@ -8,7 +8,7 @@
 #include "glob.h"
 #include "host_pattern.h"
 
-static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, 1 };
+static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, 1 };
 static const char *const methods[] = TABLE_METHODS;
 
 /* --- loading ------------------------------------------------------------------------------------------------------- */

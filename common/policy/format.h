@@ -35,8 +35,8 @@ enum { WILD_DOUBLE = 1, WILD_DENY = 2, WILD_FLAGS_ALL = 3 };
 #define WILD_DEPTHS 126 /* labels that can stand behind a wildcard: 253 octets hold 127 labels */
 enum { KEY_HEADER = 0, KEY_SECRET = 1, KEY_SANDBOX = 2, KEY_DEST = 3 };
 
-enum { DEST_FLAG_LOG_QUERY = 1, DEST_FLAG_ENCODED_SLASH = 2, DEST_FLAG_EMPTY_SEGMENTS = 4, DEST_FLAG_RAW = 8, DEST_FLAGS_ALL = 15 };
-enum dest_section { SECT_ADDRESSES = 0, SECT_CAS, SECT_INJECTS, SECT_RULES, SECT_METHODS, SECT_NODES, SECT_SLOTS, SECT_PARTS, SECT_ACCEPTS, SECT_TEXTS, SECTIONS };
+enum { DEST_FLAG_LOG_QUERY = 1, DEST_FLAG_ENCODED_SLASH = 2, DEST_FLAG_EMPTY_SEGMENTS = 4, DEST_FLAG_RAW = 8, DEST_FLAG_ALPN_H1 = 16, DEST_FLAG_ALPN_H2 = 32, DEST_FLAGS_ALL = 63 };
+enum dest_section { SECT_ADDRESSES = 0, SECT_CAS, SECT_PINS, SECT_INJECTS, SECT_RULES, SECT_METHODS, SECT_NODES, SECT_SLOTS, SECT_PARTS, SECT_ACCEPTS, SECT_TEXTS, SECTIONS };
 enum {
 	/* fixed part */
 	DEST_INDEX = 0,        /* u32 */
@@ -53,6 +53,7 @@ enum {
 	/* elements */
 	ADDRESS_SIZE = 20,     /* u8 family, 16 octets, u8 bits, 2 zero */
 	CA_SIZE = 8,           /* ref */
+	PIN_SIZE = 32,         /* SHA-256 of a SubjectPublicKeyInfo */
 	INJECT_SIZE = 48,      /* u8 kind, 3 zero, u32 secret, refs secret name, username, name, format, env */
 	RULE_SIZE = 44,        /* u32 methods (bits), u32 first and u32 count of further methods, refs pattern, id, source, conditions (cond.h) */
 	METHOD_SIZE = 8,       /* ref */

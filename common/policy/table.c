@@ -230,6 +230,9 @@ static int load_dest(const struct table *t, struct str value, struct dest *out)
 	out->connect_port = le16(v.p + DEST_CONNECT_PORT);
 	out->tls_min = v.p[DEST_TLS_MIN];
 	out->has_ca = v.sect[SECT_CAS].n > 0;
+	out->alpn_h1 = (flags & DEST_FLAG_ALPN_H1) != 0;
+	out->alpn_h2 = (flags & DEST_FLAG_ALPN_H2) != 0;
+	out->pin_n = v.sect[SECT_PINS].n;
 	out->has_inject = v.sect[SECT_INJECTS].n > 0;
 	return 1;
 }
@@ -463,6 +466,13 @@ bool dest_ca(const struct dest *d, unsigned i, struct str *der)
 		return false;
 	*der = dest_value_ref(&v, p);
 	return der->n > 0;
+}
+
+const uint8_t *dest_pin(const struct dest *d, unsigned i)
+{
+	struct dest_value v;
+
+	return value_of(d, &v) ? dest_value_at(&v, SECT_PINS, PIN_SIZE, i) : NULL;
 }
 
 unsigned dest_inject_count(const struct dest *d)

@@ -51,7 +51,9 @@ struct dest {
 	struct ip connect_ip;
 	uint16_t connect_port;
 	uint8_t tls_min;      /* 0 default, 12, 13 */
-	bool has_ca;          /* dest_ca_each gives the DER certificates */
+	bool has_ca;          /* dest_ca gives the DER certificates */
+	bool alpn_h1, alpn_h2; /* `tls.alpn` lists it; none of both: no choice was made */
+	unsigned pin_n;
 	bool has_inject;
 	struct canon_path_opts paths;
 	struct dest_limits limits;
@@ -79,6 +81,9 @@ struct str dest_host(const struct dest *d); /* its canonical host, or the patter
 bool dest_stands_for(const struct dest *d, struct str host); /* whether that is, or covers, this host */
 /* DER certificates that replace the public roots here. Returns false when i is past the last. */
 bool dest_ca(const struct dest *d, unsigned i, struct str *der);
+
+/* The i-th pin: SHA-256 of a SubjectPublicKeyInfo, one of which must be in the verified chain. NULL when i is past the last. */
+const uint8_t *dest_pin(const struct dest *d, unsigned i);
 
 /* Secrets. */
 enum secret_source { SECRET_SOURCE_NONE = 0, SECRET_SOURCE_ENV, SECRET_SOURCE_FILE };

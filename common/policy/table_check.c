@@ -137,7 +137,7 @@ static const char *check_dest(struct check *k, struct str key, struct str value)
 		return "a destination's host";
 	if (pattern.kind != HOST_EXACT)
 		note_wildcard(k, &d, &pattern);
-	if (b[1] == SCHEME_HTTP && (d.sect[SECT_INJECTS].n > 0 || d.sect[SECT_CAS].n > 0))
+	if (b[1] == SCHEME_HTTP && (d.sect[SECT_INJECTS].n > 0 || d.sect[SECT_CAS].n > 0 || d.sect[SECT_PINS].n > 0 || (d.p[DEST_FLAGS] & (DEST_FLAG_ALPN_H1 | DEST_FLAG_ALPN_H2)) != 0))
 		return "secrets or certificates on scheme http";
 	for (uint32_t i = 0; (inject = dest_value_at(&d, SECT_INJECTS, INJECT_SIZE, i)) != NULL; i++)
 		if (!inject_bound(k, &d, inject))

@@ -246,6 +246,7 @@ static void tls(struct jsonw *w, const struct fields *f)
 	if (f->s[REC_CERT_ISSUER].n > 0 || f->s[REC_CERT_SHA256].n > 0) {
 		jsonw_kopen(w, "certificate", '{');
 		opt(w, "issuer", f, REC_CERT_ISSUER);
+		optu(w, "expiration_time", f, REC_CERT_EXPIRES_MS);
 		if (f->s[REC_CERT_SHA256].n > 0) {
 			jsonw_kopen(w, "fingerprints", '[');
 			jsonw_open(w, '{');
@@ -256,6 +257,21 @@ static void tls(struct jsonw *w, const struct fields *f)
 		}
 		jsonw_close(w, '}');
 	}
+	jsonw_close(w, '}');
+}
+
+static void upstream_tls(struct jsonw *w, const struct fields *f)
+{
+	if (f->s[REC_UPSTREAM_TLS].n == 0)
+		return;
+	jsonw_kopen(w, "upstream_tls", '{');
+	opt(w, "version", f, REC_UPSTREAM_TLS);
+	opt(w, "cipher", f, REC_UPSTREAM_CIPHER);
+	opt(w, "group", f, REC_UPSTREAM_GROUP);
+	opt(w, "spki_sha256", f, REC_CERT_SPKI_SHA256);
+	opt(w, "staple", f, REC_STAPLE);
+	jsonw_key(w, "resumed");
+	jsonw_bool(w, f->u[REC_RESUMED] != 0);
 	jsonw_close(w, '}');
 }
 
@@ -348,6 +364,7 @@ static void ours(struct jsonw *w, const struct record_context *c, enum kind k, c
 		jsonw_close(w, '}');
 	opt(w, "client_protocol", f, REC_CLIENT_PROTOCOL);
 	opt(w, "upstream_protocol", f, REC_UPSTREAM_PROTOCOL);
+	upstream_tls(w, f);
 	opt(w, "identity", f, REC_IDENTITY);
 	optu(w, "scrubbed", f, REC_SCRUBBED);
 	if (f->malformed || k == KIND_NONE) {

@@ -440,6 +440,14 @@ static void start(struct dialer *r, struct ipc *c, const struct ipc_msg *m)
 	role_ready(c, ROLE_DIALER, -1);
 }
 
+static void servers(struct dialer *r, const struct ipc_msg *m)
+{
+	struct err err = ERR_INIT;
+
+	if (resolver_servers(r->resolver, str_mk(m->data, m->len), &err) < 0)
+		log_error("%s: the name servers from before stay in use", err.text);
+}
+
 static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 {
 	struct dialer *r = ipc_arg(c);
@@ -451,6 +459,8 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 		return;
 	if (m->type == MSG_START)
 		start(r, c, m);
+	else if (m->type == MSG_SERVERS && r->resolver != NULL)
+		servers(r, m);
 	else if (m->type == MSG_SHUTDOWN)
 		loop_stop(r->loop);
 }

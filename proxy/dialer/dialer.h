@@ -35,6 +35,8 @@ struct answer {
 typedef void lookup_fn(void *arg, const struct answer *a);
 /* servers: "ADDRESS PORT\n" each. */
 struct resolver *resolver_new(struct loop *l, struct str servers, struct err *err);
+/* Others from now on; what is pending is asked again of them. On failure (the list is none) the old ones stay. */
+int resolver_servers(struct resolver *r, struct str servers, struct err *err);
 void resolver_free(struct resolver *r); /* no lookups may be left */
 /* NULL: fn was called already, complete. Names are kept apart by sandbox. */
 struct lookup *resolver_lookup(struct resolver *r, uint32_t sandbox, struct str name, lookup_fn *fn, void *arg);

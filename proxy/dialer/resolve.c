@@ -21,6 +21,7 @@
 #define PER_FAMILY (DIAL_CANDIDATES / 2)
 #define TRY_MS 2000
 #define TRIES 3
+#define CHANS 2
 
 struct name;
 struct lookup {
@@ -33,7 +34,7 @@ struct lookup {
 struct half { /* of one family */
 	struct ip ip[PER_FAMILY];
 	unsigned n;
-	bool pending;
+	bool pending, again; /* again: asked of the verbatim channel, for the reason of a failure */
 	int status;
 	int ttl;
 };
@@ -49,13 +50,19 @@ struct name {
 };
 struct sock {
 	struct sock *next;
-	struct resolver *r;
+	struct chan *chan;
 	struct watch watch;
 	int fd;
 };
+struct chan {
+	struct resolver *r;
+	ares_channel ares;
+	bool verbatim; /* hands a server's failure on as it is, where the other tries the next server and in the end only says that none is left */
+};
 struct resolver {
 	struct loop *loop;
-	ares_channel channel;
+	struct chan chans[CHANS];
+	bool renewing; /* what is cancelled now is asked again */
 	struct sock *socks;
 	struct timer timeout, sweep;
 	struct name *buckets[BUCKETS];
@@ -73,36 +80,44 @@ static void arm(struct resolver *r);
 static void on_sock(struct watch *w, uint32_t events)
 {
 	struct sock *s = (struct sock *)((char *)w - offsetof(struct sock, watch));
-	struct resolver *r = s->r;
+	struct chan *c = s->chan;
 	int fd = s->fd;
 
-	ares_process_fd(r->channel, events & (EPOLLIN | EPOLLHUP | EPOLLERR) ? fd : ARES_SOCKET_BAD, events & EPOLLOUT ? fd : ARES_SOCKET_BAD);
-	arm(r);
+	ares_process_fd(c->ares, events & (EPOLLIN | EPOLLHUP | EPOLLERR) ? fd : ARES_SOCKET_BAD, events & EPOLLOUT ? fd : ARES_SOCKET_BAD);
+	arm(c->r);
 }
 
 static void on_timeout(struct timer *t)
 {
 	struct resolver *r = (struct resolver *)((char *)t - offsetof(struct resolver, timeout));
 
-	ares_process_fd(r->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+	for (int i = 0; i < CHANS; i++)
+		ares_process_fd(r->chans[i].ares, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
 	arm(r);
 }
 
 static void arm(struct resolver *r)
 {
-	struct timeval tv, *w = ares_timeout(r->channel, NULL, &tv);
+	uint64_t first = UINT64_MAX;
 
-	if (w == NULL)
+	for (int i = 0; i < CHANS; i++) {
+		struct timeval tv, *w = ares_timeout(r->chans[i].ares, NULL, &tv);
+		uint64_t ms = w != NULL ? (uint64_t)w->tv_sec * 1000 + (uint64_t)w->tv_usec / 1000 + 1 : UINT64_MAX;
+
+		first = ms < first ? ms : first;
+	}
+	if (first == UINT64_MAX)
 		timer_stop(&r->timeout);
 	else
-		timer_start(r->loop, &r->timeout, (uint64_t)w->tv_sec * 1000 + (uint64_t)w->tv_usec / 1000 + 1, on_timeout);
+		timer_start(r->loop, &r->timeout, first, on_timeout);
 }
 
 static void free_sock(void *arg) { free(arg); }
 
 static void on_state(void *arg, ares_socket_t fd, int readable, int writable)
 {
-	struct resolver *r = arg;
+	struct chan *c = arg;
+	struct resolver *r = c->r;
 	struct sock **p, *s;
 	uint32_t want = (readable ? EPOLLIN : 0) | (writable ? EPOLLOUT : 0);
 
@@ -122,7 +137,7 @@ static void on_state(void *arg, ares_socket_t fd, int readable, int writable)
 		return;
 	}
 	s = must_calloc(1, sizeof(*s));
-	s->r = r;
+	s->chan = c;
 	s->fd = fd;
 	s->next = r->socks;
 	r->socks = s;
@@ -254,6 +269,8 @@ static void take(struct half *h, const struct ares_addrinfo *res, int family)
 	}
 }
 
+static void ask_half(struct name *e, unsigned f);
+
 static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo *res)
 {
 	struct query *q = arg;
@@ -262,6 +279,15 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
 
 	(void)timeouts;
 	free(q);
+	if (e->r->renewing)
+		return; /* still pending: asked again in a moment */
+	if (status == ARES_ECONNREFUSED && !h->again) {
+		h->again = true;
+		if (res != NULL)
+			ares_freeaddrinfo(res);
+		ask_half(e, h == &e->half[0] ? 0 : 1);
+		return;
+	}
 	h->pending = false;
 	h->status = status;
 	h->n = 0;
@@ -281,18 +307,20 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
 	tell_complete(e);
 }
 
+static void ask_half(struct name *e, unsigned f)
+{
+	struct ares_addrinfo_hints hints = { .ai_flags = ARES_AI_NOSORT, .ai_socktype = SOCK_STREAM, .ai_family = f == 0 ? AF_INET6 : AF_INET };
+	struct query *q = must_malloc(sizeof(*q));
+
+	*q = (struct query){ e, f };
+	ares_getaddrinfo(e->r->chans[e->half[f].again].ares, e->text, NULL, &hints, on_answer, q); /* may answer at once */
+}
+
 static void ask(struct name *e)
 {
-	struct ares_addrinfo_hints hints = { .ai_flags = ARES_AI_NOSORT, .ai_socktype = SOCK_STREAM };
-
 	e->half[0] = e->half[1] = (struct half){ .pending = true };
-	for (unsigned f = 0; f < 2; f++) {
-		struct query *q = must_malloc(sizeof(*q));
-
-		*q = (struct query){ e, f };
-		hints.ai_family = f == 0 ? AF_INET6 : AF_INET;
-		ares_getaddrinfo(e->r->channel, e->text, NULL, &hints, on_answer, q); /* may answer at once */
-	}
+	for (unsigned f = 0; f < 2; f++)
+		ask_half(e, f);
 	arm(e->r);
 }
 
@@ -405,11 +433,10 @@ static int server_list(struct str servers, struct buf *csv, struct err *err)
 	return 0;
 }
 
-struct resolver *resolver_new(struct loop *l, struct str servers, struct err *err)
+static int chan_open(struct chan *c, const char *csv)
 {
-	struct resolver *r = must_calloc(1, sizeof(*r));
 	struct ares_options o = {
-		.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES,
+		.flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES | (c->verbatim ? ARES_FLAG_NOCHECKRESP : 0),
 		.timeout = TRY_MS,
 		.tries = TRIES,
 		.ndots = 1,
@@ -417,8 +444,23 @@ struct resolver *resolver_new(struct loop *l, struct str servers, struct err *er
 		.lookups = (char *)"b",
 		.resolvconf_path = (char *)"/dev/null",
 		.sock_state_cb = on_state,
-		.sock_state_cb_data = r,
+		.sock_state_cb_data = c,
 	};
+	int rc = ares_init_options(&c->ares, &o, ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_NDOTS | ARES_OPT_DOMAINS | ARES_OPT_LOOKUPS | ARES_OPT_RESOLVCONF | ARES_OPT_SOCK_STATE_CB);
+
+	return rc == ARES_SUCCESS ? ares_set_servers_ports_csv(c->ares, csv) : rc;
+}
+
+static void chans_close(struct resolver *r)
+{
+	for (int i = 0; i < CHANS; i++)
+		if (r->chans[i].ares != NULL)
+			ares_destroy(r->chans[i].ares);
+}
+
+struct resolver *resolver_new(struct loop *l, struct str servers, struct err *err)
+{
+	struct resolver *r = must_calloc(1, sizeof(*r));
 	struct buf csv = { 0 };
 	int rc;
 
@@ -426,10 +468,10 @@ struct resolver *resolver_new(struct loop *l, struct str servers, struct err *er
 	if (server_list(servers, &csv, err) < 0)
 		goto out;
 	rc = ares_library_init(ARES_LIB_INIT_ALL);
-	if (rc == ARES_SUCCESS)
-		rc = ares_init_options(&r->channel, &o, ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_NDOTS | ARES_OPT_DOMAINS | ARES_OPT_LOOKUPS | ARES_OPT_RESOLVCONF | ARES_OPT_SOCK_STATE_CB);
-	if (rc == ARES_SUCCESS)
-		rc = ares_set_servers_ports_csv(r->channel, (const char *)buf_data(&csv));
+	for (int i = 0; i < CHANS && rc == ARES_SUCCESS; i++) {
+		r->chans[i] = (struct chan){ .r = r, .verbatim = i == 1 };
+		rc = chan_open(&r->chans[i], (const char *)buf_data(&csv));
+	}
 	if (rc != ARES_SUCCESS) {
 		err_set(err, EIO, "the resolver cannot be started: %s", ares_strerror(rc));
 		goto out;
@@ -439,17 +481,48 @@ struct resolver *resolver_new(struct loop *l, struct str servers, struct err *er
 	return r;
 out:
 	buf_fini(&csv);
-	if (r->channel != NULL)
-		ares_destroy(r->channel);
+	chans_close(r);
 	free(r);
 	return NULL;
+}
+
+int resolver_servers(struct resolver *r, struct str servers, struct err *err)
+{
+	struct buf csv = { 0 };
+
+	if (server_list(servers, &csv, err) < 0) {
+		buf_fini(&csv);
+		return -1;
+	}
+	/* a channel takes other servers only while nothing is pending; a new one would open files, which is forbidden by now */
+	for (int i = 0; i < CHANS; i++) {
+		r->renewing = true;
+		ares_cancel(r->chans[i].ares);
+		r->renewing = false;
+		MUST(ares_set_servers_ports_csv(r->chans[i].ares, (const char *)buf_data(&csv)) == ARES_SUCCESS);
+	}
+	buf_fini(&csv);
+	for (size_t b = 0; b < BUCKETS; b++) {
+		for (struct name *e = r->buckets[b]; e != NULL; e = e->next) {
+			if (!pending(e) && e->half[0].n + e->half[1].n == 0)
+				e->expires_ms = 0; /* what the old ones could not tell */
+			for (unsigned f = 0; f < 2; f++) {
+				if (!e->half[f].pending)
+					continue;
+				e->half[f].again = false;
+				ask_half(e, f);
+			}
+		}
+	}
+	arm(r);
+	return 0;
 }
 
 void resolver_free(struct resolver *r)
 {
 	if (r == NULL)
 		return;
-	ares_destroy(r->channel); /* answers what is pending, to nobody */
+	chans_close(r); /* answers what is pending, to nobody */
 	timer_stop(&r->timeout);
 	timer_stop(&r->sweep);
 	for (size_t b = 0; b < BUCKETS; b++) {

@@ -138,6 +138,15 @@ static void write_record(struct exchange *x)
 	}
 	record_s(&b, REC_CERT_ISSUER, str_of(x->upf.issuer));
 	record_s(&b, REC_CERT_SHA256, str_of(x->upf.cert_sha256));
+	if (x->upf.tls_version != NULL) {
+		record_s(&b, REC_CERT_SPKI_SHA256, str_of(x->upf.spki_sha256));
+		record_u(&b, REC_CERT_EXPIRES_MS, x->upf.cert_expires_ms);
+		record_s(&b, REC_UPSTREAM_TLS, str_of(x->upf.tls_version));
+		record_s(&b, REC_UPSTREAM_CIPHER, str_of(x->upf.tls_cipher));
+		record_s(&b, REC_UPSTREAM_GROUP, x->upf.tls_group != NULL ? str_of(x->upf.tls_group) : STR_NONE);
+		record_s(&b, REC_STAPLE, x->upf.staple != NULL ? str_of(x->upf.staple) : STR_NONE);
+		record_u(&b, REC_RESUMED, x->upf.resumed);
+	}
 	if (x->upf.dns_us)
 		record_u(&b, REC_T_DNS_US, x->upf.dns_us);
 	if (x->upf.connect_us)

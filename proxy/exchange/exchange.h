@@ -66,8 +66,10 @@ struct upstream_facts { /* of the connection, for the record */
 	enum http_version version;
 	char ip[IP_TEXT_MAX];
 	uint64_t dns_us, connect_us, tls_us;
-	char issuer[256], cert_sha256[65];
-	const char *tls_version, *tls_cipher;
+	char issuer[256], cert_sha256[65], spki_sha256[65];
+	const char *tls_version, *tls_cipher, *tls_group, *staple; /* static; NULL: none */
+	uint64_t cert_expires_ms;
+	bool resumed;
 };
 
 enum secret_state { SECRET_UNAVAILABLE = 0, SECRET_READY, SECRET_WAIT };

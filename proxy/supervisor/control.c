@@ -32,6 +32,7 @@ struct control_client {
 	struct control_client *next;
 	struct control *control;
 	struct watch watch;
+	uint16_t ca; /* which one a sandbox of this caller trusts */
 	bool closed;
 };
 struct control {
@@ -45,6 +46,14 @@ struct control {
 };
 
 size_t control_clients(const struct control *c) { return c->n; }
+
+bool control_uses_ca(const struct control *c, uint16_t number)
+{
+	for (const struct control_client *cc = c->clients; cc != NULL; cc = cc->next)
+		if (cc->ca == number)
+			return true;
+	return false;
+}
 
 static void free_later(void *p) { free(p); }
 
@@ -72,6 +81,7 @@ static void drop(struct control_client *cc)
 		if (b->owner == cc)
 			sandbox_revoke(b, "sandbox ended");
 	}
+	cas_forget(s);
 	loop_defer(s->loop, free_later, cc);
 }
 
@@ -157,7 +167,7 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 
 	b->env_fd = take_fd(json_object_get(o, "env"), "fd", fds, n);
 	b->table_fd = take_fd(json_object_get(o, "policy"), "fd", fds, n);
-	b->flags = json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS;
+	b->flags = (json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS) | SANDBOX_CA_FLAGS(cc->ca);
 	if (name == NULL || !name_ok(name)) {
 		reply_error(cc, id, "bad_name", "a sandbox's name is 1 to 63 of a-z 0-9 - _ . and begins with a letter or digit");
 		goto bad;
@@ -397,6 +407,7 @@ static void on_accept(struct watch *w, uint32_t events)
 	}
 	cc = must_calloc(1, sizeof(*cc));
 	cc->control = c;
+	cc->ca = cas_newest(c->sup);
 	cc->next = c->clients;
 	c->clients = cc;
 	c->n++;

@@ -70,16 +70,17 @@ static void send_start(struct proc *p)
 {
 	struct supervisor *s = p->sup;
 	struct msg_start m = { .uid_base = s->start.config.uid_base };
+	const struct ca_files *ca;
 	int fds[2];
 	unsigned n = 0;
 	const char *text = "";
 
 	switch (p->role) {
 	case ROLE_CA:
-		fds[n++] = s->start.ca_key_fd;
-		fds[n++] = s->start.ca_cert_fd;
-		lseek(s->start.ca_key_fd, 0, SEEK_SET); /* shared offsets: an earlier life of the role has read to the end */
-		lseek(s->start.ca_cert_fd, 0, SEEK_SET);
+		ca = cas_first(&s->start);
+		m.flags = SANDBOX_CA_FLAGS(ca->number);
+		fds[n++] = ca->key_fd;
+		fds[n++] = ca->cert_fd;
 		break;
 	case ROLE_AUDIT:
 		fds[n++] = s->start.audit_dir_fd;
@@ -96,6 +97,8 @@ static void send_start(struct proc *p)
 		break;
 	}
 	proc_say(p, MSG_START, 0, &m, sizeof(m), text, strlen(text), fds, n);
+	if (p->role == ROLE_CA)
+		cas_tell_rest(p);
 }
 
 static void say_sandbox(struct proc *p, struct sandbox *b)

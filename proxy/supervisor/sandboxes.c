@@ -98,6 +98,7 @@ void sandbox_revoke(struct sandbox *b, const char *why)
 		supervisor_event(s, str_of(b->name), why);
 	proc_tell_gone(s, b);
 	sandbox_free(b);
+	cas_forget(s);
 	supervisor_idle(s);
 }
 

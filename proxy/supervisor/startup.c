@@ -154,17 +154,11 @@ static int open_ca(struct startup *s, struct err *err)
 
 	if (!key) {
 		if (other)
-			return err_set(err, ENOENT, "%s/ca/ca.key is missing beside existing state; no new CA is made silently. Restore the key, or move %s away to start anew", s->state_dir, s->state_dir);
+			return err_set(err, ENOENT, "%s/ca/ca.key is missing beside existing state; no new CA is made silently. Restore the key; if it is lost for good, `sallyport ca rotate --drop-old` makes a CA that nobody trusts yet", s->state_dir);
 		if (run_ca(s, argv, -1, -1, err) < 0)
 			return -1;
 	}
-	s->ca_key_fd = openat(s->state_fd, "ca/ca.key", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	s->ca_cert_fd = openat(s->state_fd, "ca/ca.pem", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (s->ca_key_fd < 0 || s->ca_cert_fd < 0)
-		return err_errno(err, "cannot open %s/ca/ca.%s", s->state_dir, s->ca_key_fd < 0 ? "key" : "pem");
-	if (fstat(s->ca_key_fd, &st) != 0 || !S_ISREG(st.st_mode) || (st.st_mode & 077) || st.st_uid != geteuid())
-		return err_set(err, EPERM, "%s/ca/ca.key must belong to uid %u with mode 0600: chmod 600 it, and rotate the CA if others could read it", s->state_dir, (unsigned)geteuid());
-	return 0;
+	return cas_open(s, err);
 }
 
 /* The log and its slots change hands when uid_base was changed. The key stays ours: audit gets it as a descriptor. */
@@ -263,25 +257,39 @@ static int pack_trust(struct startup *s, struct err *err)
 }
 
 /* The system's name servers: only the nameserver lines count. */
-static void read_resolv_conf(struct startup *s)
+static void read_resolv_conf(char dns[DNS_TEXT_MAX])
 {
 	FILE *f = fopen("/etc/resolv.conf", "re");
 	char line[512], addr[64];
 
+	dns[0] = 0;
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
 		struct ip ip;
 
 		/* a line with a zone (fe80::1%eth0) is left out: the dialer has no interfaces by name */
-		if (sscanf(line, "nameserver %63s", addr) == 1 && ip_parse(str_of(addr), &ip) && strlen(s->config.dns) + IP_TEXT_MAX + 4 < sizeof(s->config.dns)) {
-			size_t used = strlen(s->config.dns);
+		if (sscanf(line, "nameserver %63s", addr) == 1 && ip_parse(str_of(addr), &ip) && strlen(dns) + IP_TEXT_MAX + 4 < DNS_TEXT_MAX) {
+			size_t used = strlen(dns);
 
-			snprintf(s->config.dns + used, sizeof(s->config.dns) - used, "%s 53\n", addr);
+			snprintf(dns + used, DNS_TEXT_MAX - used, "%s 53\n", addr);
 		}
 	}
 	if (f != NULL)
 		fclose(f);
-	if (s->config.dns[0] == 0)
-		snprintf(s->config.dns, sizeof(s->config.dns), "127.0.0.1 53\n"); /* what libc does as well */
+	if (dns[0] == 0)
+		snprintf(dns, DNS_TEXT_MAX, "127.0.0.1 53\n"); /* what libc does as well */
+}
+
+bool startup_dns_changed(struct startup *s)
+{
+	char dns[DNS_TEXT_MAX];
+
+	if (!s->system_dns)
+		return false;
+	read_resolv_conf(dns);
+	if (strcmp(dns, s->config.dns) == 0)
+		return false;
+	memcpy(s->config.dns, dns, sizeof(dns));
+	return true;
 }
 
 int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, struct err *err)
@@ -301,8 +309,9 @@ int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, s
 		return err_errno(err, "cannot open %s", self);
 	if (open_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, audit_uid, err) < 0 || pack_trust(s, err) < 0)
 		return -1;
-	if (s->config.dns[0] == 0)
-		read_resolv_conf(s);
+	s->system_dns = s->config.dns[0] == 0;
+	if (s->system_dns)
+		read_resolv_conf(s->config.dns);
 	if ((mkdirat(s->state_fd, "policies", 0700) != 0 && errno != EEXIST) || (mkdirat(s->state_fd, "sandboxes", 0700) != 0 && errno != EEXIST))
 		return err_errno(err, "cannot make directories in %s", s->state_dir);
 	return 0;

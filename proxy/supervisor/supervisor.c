@@ -24,6 +24,7 @@
 #include "../../common/sys/confine.h"
 #include "../../common/sys/log.h"
 
+#define DNS_LOOK_MS 2000 /* how often the name servers of the system are looked at */
 #define IDLE_END_MS 2000
 #define IDLE_FIRST_MS 20000 /* started for a run that has not registered yet */
 #define ENDING_STEP_MS 10
@@ -140,6 +141,18 @@ void supervisor_idle(struct supervisor *s)
 		timer_start(s->loop, &s->idle_end, IDLE_END_MS, on_idle_end);
 }
 
+/* The system's name servers change with its network. Looked at often, read whole: it is a small file, and is written in many ways. */
+static void on_dns(struct timer *t)
+{
+	struct supervisor *s = (struct supervisor *)((char *)t - offsetof(struct supervisor, dns));
+
+	if (startup_dns_changed(&s->start)) {
+		log_info("the system's name servers have changed");
+		proc_say(proc_shared(s, ROLE_DIALER), MSG_SERVERS, 0, NULL, 0, s->start.config.dns, strlen(s->start.config.dns), NULL, 0);
+	}
+	timer_start(s->loop, &s->dns, DNS_LOOK_MS, on_dns);
+}
+
 /* --- the command --------------------------------------------------------------------------------------------------- */
 
 static struct supervisor the_supervisor;
@@ -209,6 +222,8 @@ static int serve(struct supervisor *s, const char *config, const char *state, st
 		return -1;
 	}
 	start_roles(s);
+	if (s->start.system_dns)
+		timer_start(s->loop, &s->dns, DNS_LOOK_MS, on_dns);
 	if (s->start.auto_end)
 		timer_start(s->loop, &s->idle_end, IDLE_FIRST_MS, on_idle_end);
 	loop_run(s->loop);

@@ -37,15 +37,27 @@ int config_load(struct config *c, const char *file, bool as_root, struct err *er
 /* "ADDRESS", "ADDRESS:PORT" or "[ADDRESS]:PORT", appended to dns as "ADDRESS PORT\n"; false if it is none of these or there is no room. */
 bool config_add_dns(char dns[DNS_TEXT_MAX], struct str text);
 
+struct ca_files { /* one CA, by descriptor: cas.c */
+	struct ca_files *older;
+	uint16_t number;
+	int key_fd, cert_fd;
+	dev_t dev; /* of the key: whether it is still the one that lies there */
+	ino_t ino;
+};
 struct startup { /* what the start found, all of it opened before work begins */
 	char state_dir[4096], run_dir[4096];
 	int state_fd, run_fd, lock_fd, program_dir_fd;
-	int ca_key_fd, ca_cert_fd, audit_dir_fd, chain_key_fd, trust_fd;
+	int audit_dir_fd, chain_key_fd, trust_fd;
+	struct ca_files *cas; /* newest first; one at least */
 	struct config config;
 	bool as_root, auto_end;
+	bool system_dns; /* config.dns is what the system says */
 };
 /* 0, or -1 with an error that names the file and what to do. s->config, as_root and auto_end are filled. audit_uid: who owns the log, as root. */
 int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, struct err *err);
+
+/* Reads the system's name servers again. True: they are others now. */
+bool startup_dns_changed(struct startup *s);
 
 enum proc_state { PROC_DOWN = 0, PROC_STARTING /* not confined yet */, PROC_READY, PROC_STOPPING };
 struct proc {
@@ -109,7 +121,7 @@ struct supervisor {
 	struct control *control;
 	struct pending *events, **events_tail; /* lifecycle records that audit has not been told */
 	unsigned event_n;
-	struct timer idle_end, ending;
+	struct timer idle_end, ending, dns;
 	uint64_t ending_ms;
 	bool shutting_down, audit_told;
 };
@@ -143,10 +155,19 @@ void sandbox_ack(struct sandbox *b, enum role r);
 struct sandbox *sandbox_find(struct supervisor *s, uint32_t id);
 void sandbox_free(struct sandbox *b);
 
+/* cas.c */
+int cas_open(struct startup *s, struct err *err); /* the one that is there */
+uint16_t cas_newest(struct supervisor *s);        /* looks whether it was rotated; the number of the one for new sandboxes */
+const struct ca_files *cas_first(const struct startup *s); /* the oldest that is in use: START to ca brings it */
+void cas_tell(struct proc *p, const struct ca_files *c);
+void cas_tell_rest(struct proc *p);               /* after START: the newer ones */
+void cas_forget(struct supervisor *s);            /* closes those that no sandbox trusts any more */
+
 /* control.c */
 struct control *control_new(struct supervisor *s, struct err *err);
 void control_finished(struct sandbox *b); /* finish is answered with what is known; b is gone afterwards */
 void control_close(struct control *c); /* no new callers; those that are there keep their connection */
 void control_registered(struct sandbox *b, const char *error); /* NULL: in force */
 size_t control_clients(const struct control *c);
+bool control_uses_ca(const struct control *c, uint16_t number); /* a caller may still register a sandbox with it */
 #endif

@@ -7,20 +7,22 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
+#include "verify.h"
 #include "worker.h"
 
-#define LEAF_KEEP_MS (3ull * 24 * 3600 * 1000)     /* half of the seven days a leaf is valid */
-#define REFUSAL_LEAF_KEEP_MS (30ull * 60 * 1000)
 #define LEAF_BUCKETS 256
+#define LEAF_BACK_S (24 * 3600) /* leaves are valid from 48 hours before they were minted */
 #define CTX_CACHE 64
 
 struct leaf {
 	struct leaf *next;
-	uint64_t hash, until_ms, id;
+	uint64_t hash, id;
+	int64_t minted_s, half_s, end_s; /* by the clock that clients go by: a machine may have slept, or been set */
 	X509 *x509;
 	bool refusal, asking, refused;
 	uint64_t *waiting;
@@ -86,7 +88,11 @@ static void common_options(SSL_CTX *ctx)
 	SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_set_read_ahead(ctx, 1);
 	SSL_CTX_set_default_read_buffer_len(ctx, 65536);
-	SSL_CTX_set1_groups_list(ctx, "X25519:P-256:P-384");
+	/* the first list where OpenSSL has these (3.5); the star is a key share sent at once */
+	if (SSL_CTX_set1_groups_list(ctx, "*X25519MLKEM768:*X25519:P-256:P-384") != 1) {
+		ERR_clear_error();
+		MUST(SSL_CTX_set1_groups_list(ctx, "X25519:P-256:P-384") == 1);
+	}
 	SSL_CTX_set_ciphersuites(ctx, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
 }
 
@@ -94,22 +100,15 @@ static SSL_CTX *upstream_ctx(struct tls *t, X509_STORE *store, const struct dest
 {
 	static const unsigned char alpn[] = "\x02h2\x08http/1.1";
 	SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
-	X509_VERIFY_PARAM *p;
 
 	MUST(ctx != NULL);
-	(void)t;
 	common_options(ctx);
 	SSL_CTX_set_security_level(ctx, 2);
 	/* ephemeral key agreement with AEAD only */
 	SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20");
 	if (d != NULL && d->tls_min == 13)
 		SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION);
-	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-	p = SSL_CTX_get0_param(ctx);
-	X509_VERIFY_PARAM_set_hostflags(p, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-	X509_VERIFY_PARAM_set_purpose(p, X509_PURPOSE_SSL_SERVER);
-	X509_VERIFY_PARAM_set_auth_level(p, 2);
-	X509_VERIFY_PARAM_set_depth(p, 10);
+	verify_setup(ctx, t->w->trust, d);
 	if (store != NULL)
 		SSL_CTX_set1_verify_cert_store(ctx, store);
 	SSL_CTX_set_alpn_protos(ctx, alpn, sizeof(alpn) - 1);
@@ -203,7 +202,6 @@ bool tls_set_leaf_key(struct tls *t, const uint8_t *der, size_t n)
 		for (struct leaf *l = t->leaves[i]; l != NULL; l = l->next) {
 			X509_free(l->x509);
 			l->x509 = NULL;
-			l->until_ms = 0;
 		}
 	}
 	return true;
@@ -286,11 +284,26 @@ static bool ask(struct tls *t, struct leaf *l)
 	return true;
 }
 
+static int64_t now_s(void) { return (int64_t)(clock_wall_ms() / 1000); }
+
+/* Past half of its life a leaf still serves while the next one is being minted. */
+static bool leaf_usable(const struct leaf *l) { return l->x509 != NULL && now_s() < l->end_s && now_s() >= l->minted_s - LEAF_BACK_S; }
+static bool leaf_fresh(const struct leaf *l) { return leaf_usable(l) && now_s() < l->half_s; }
+
+static void leaf_times(struct leaf *l)
+{
+	struct tm tm;
+
+	l->minted_s = now_s();
+	l->end_s = ASN1_TIME_to_tm(X509_get0_notAfter(l->x509), &tm) == 1 ? (int64_t)timegm(&tm) : 0;
+	l->half_s = l->minted_s + (l->end_s - l->minted_s) / 2;
+}
+
 void tls_want_leaf(struct tls *t, struct str host, bool refusal)
 {
 	struct leaf *l = leaf_of(t, host, refusal);
 
-	if (l->x509 == NULL || loop_now_ms(t->w->loop) >= l->until_ms)
+	if (!leaf_fresh(l))
 		ask(t, l);
 }
 
@@ -298,7 +311,9 @@ enum leaf_state tls_leaf(struct tls *t, SSL *ssl, struct str host, bool refusal,
 {
 	struct leaf *l = leaf_of(t, host, refusal);
 
-	if (l->x509 != NULL && loop_now_ms(t->w->loop) < l->until_ms) {
+	if (leaf_usable(l)) {
+		if (!leaf_fresh(l))
+			ask(t, l);
 		if (SSL_use_certificate(ssl, l->x509) != 1 || SSL_use_PrivateKey(ssl, t->leaf_key) != 1) {
 			ERR_clear_error();
 			return LEAF_NO_CA;
@@ -324,16 +339,20 @@ void tls_minted(struct tls *t, const struct ipc_msg *m)
 	const struct msg_minted *a = (const void *)m->data;
 	const unsigned char *der = m->data + sizeof(*a);
 	struct leaf *l = handle_get(&t->w->handles, m->id);
+	X509 *x;
 
 	if (l == NULL || !l->asking)
 		return;
 	handle_free(&t->w->handles, m->id);
 	l->asking = false;
-	X509_free(l->x509);
-	l->x509 = a->status == MINT_OK ? d2i_X509(NULL, &der, (long)(m->len - sizeof(*a))) : NULL;
-	l->refused = l->x509 == NULL;
-	if (l->x509 != NULL)
-		l->until_ms = loop_now_ms(t->w->loop) + (l->refusal ? REFUSAL_LEAF_KEEP_MS : LEAF_KEEP_MS);
+	x = a->status == MINT_OK ? d2i_X509(NULL, &der, (long)(m->len - sizeof(*a))) : NULL;
+	if (x != NULL || !leaf_usable(l)) { /* one that is valid is not given up because there is no other yet */
+		X509_free(l->x509);
+		l->x509 = x;
+		l->refused = x == NULL;
+		if (x != NULL)
+			leaf_times(l);
+	}
 	ERR_clear_error();
 	wake(t, l);
 }
@@ -409,7 +428,7 @@ SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *
 	SSL *s;
 	bool ok;
 
-	if (!d->has_ca && d->tls_min != 13) {
+	if (!d->has_ca && d->tls_min != 13 && d->pin_n == 0) {
 		if (t->upstream == NULL) {
 			X509_STORE *store = t->w->trust != NULL ? trust_store_new(t->w->trust) : NULL;
 
@@ -436,6 +455,10 @@ SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *
 		ok = SSL_set1_host(s, host->text) == 1 && SSL_set_tlsext_host_name(s, host->text) == 1;
 	}
 	MUST(ok);
+	if (d->alpn_h1 && !d->alpn_h2)
+		tls_h1_only(s);
+	else if (d->alpn_h2 && !d->alpn_h1)
+		SSL_set_alpn_protos(s, (const unsigned char *)"\x02h2", 3);
 	return s;
 }
 
@@ -446,35 +469,37 @@ void tls_h1_only(SSL *ssl)
 	SSL_set_alpn_protos(ssl, alpn, sizeof(alpn) - 1);
 }
 
-const char *tls_verify_cause(SSL *ssl)
+static void put_hex(char *out, const uint8_t *p, size_t n)
 {
-	long v = SSL_get_verify_result(ssl);
-	unsigned long e = ERR_peek_error();
-	const char *text = NULL;
+	static const char hex[] = "0123456789abcdef";
 
-	if (v != X509_V_OK)
-		text = X509_verify_cert_error_string(v);
-	else if (e != 0)
-		text = ERR_reason_error_string(e);
-	return text != NULL ? text : "the handshake was broken off";
+	for (size_t i = 0; i < n; i++) {
+		out[2 * i] = hex[p[i] >> 4];
+		out[2 * i + 1] = hex[p[i] & 15];
+	}
+	out[2 * n] = 0;
 }
 
 void tls_peer_facts(SSL *ssl, struct upstream_facts *f)
 {
 	X509 *x = SSL_get0_peer_certificate(ssl);
-	unsigned char md[32];
+	int group = (int)SSL_get_negotiated_group(ssl);
+	uint8_t md[TRUST_DIGEST_LEN];
 	unsigned n = 0;
-	static const char hex[] = "0123456789abcdef";
+	struct tm tm;
 
 	f->tls_version = SSL_get_version(ssl);
 	f->tls_cipher = SSL_get_cipher_name(ssl);
+	f->tls_group = group != 0 ? SSL_group_to_name(ssl, group) : NULL;
+	f->staple = verify_staple(ssl);
+	f->resumed = SSL_session_reused(ssl) == 1;
 	if (x == NULL)
 		return;
 	X509_NAME_oneline(X509_get_issuer_name(x), f->issuer, sizeof(f->issuer));
-	if (X509_digest(x, EVP_sha256(), md, &n) == 1)
-		for (unsigned i = 0; i < n && i < 32; i++) {
-			f->cert_sha256[2 * i] = hex[md[i] >> 4];
-			f->cert_sha256[2 * i + 1] = hex[md[i] & 15];
-		}
-	f->cert_sha256[64] = 0;
+	if (X509_digest(x, EVP_sha256(), md, &n) == 1 && n == sizeof(md))
+		put_hex(f->cert_sha256, md, sizeof(md));
+	if (trust_key_digest(x, md))
+		put_hex(f->spki_sha256, md, sizeof(md));
+	if (ASN1_TIME_to_tm(X509_get0_notAfter(x), &tm) == 1)
+		f->cert_expires_ms = (uint64_t)timegm(&tm) * 1000;
 }

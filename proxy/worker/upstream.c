@@ -20,6 +20,7 @@
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "upstream.h"
+#include "verify.h"
 
 #define ORIGIN_BUCKETS 256
 
@@ -363,6 +364,12 @@ static void handshake(struct upstream *u)
 	char cause[200];
 
 	if (r == 1) {
+		const char *wrong = verify_established(u->c.ssl, &u->origin->dest);
+
+		if (wrong != NULL) {
+			connect_failed(u, REFUSAL_UPSTREAM_TLS, wrong);
+			return;
+		}
 		u->facts.tls_us = clock_mono_us() - u->since_us;
 		tls_peer_facts(u->c.ssl, &u->facts);
 		ready(u);
@@ -371,7 +378,7 @@ static void handshake(struct upstream *u)
 	e = SSL_get_error(u->c.ssl, r);
 	if ((e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE) && !(u->c.rdhup && e == SSL_ERROR_WANT_READ && !u->c.readable))
 		return;
-	snprintf(cause, sizeof(cause), "%s", tls_verify_cause(u->c.ssl));
+	snprintf(cause, sizeof(cause), "%s", verify_cause(u->c.ssl));
 	ERR_clear_error();
 	u->c.failed = true;
 	connect_failed(u, REFUSAL_UPSTREAM_TLS, cause);

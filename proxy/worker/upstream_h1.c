@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP/1.1 toward an upstream: one exchange at a time on a connection. */
 #include "upstream.h"
+#include "verify.h"
 
 void upstream_h1_give(struct upstream *u, struct exchange *x, bool reused)
 {
@@ -13,8 +14,13 @@ void upstream_h1_give(struct upstream *u, struct exchange *x, bool reused)
 	exchange_upstream_ready(x, &u->half, &u->facts);
 }
 
+/* It asked for a client certificate in the handshake (TLS 1.3 goes on without), and ended the connection instead of an answer. */
+static bool wants_certificate(const struct upstream *u) { return u->c.ssl != NULL && !u->head_done && !u->half.reused && verify_wanted(u->c.ssl) != NULL; }
+
 static const char *lost_cause(const struct upstream *u)
 {
+	if (wants_certificate(u))
+		return verify_wanted(u->c.ssl);
 	if (u->head_done)
 		return "the upstream closed the connection in the middle of the response";
 	return u->half.reused ? "the upstream closed the idle connection as it was used" : "the upstream closed the connection before it answered";
@@ -170,7 +176,7 @@ void upstream_h1(struct upstream *u)
 			response_done(u);
 			return;
 		}
-		lost(u, REFUSAL_UPSTREAM_PROTOCOL, lost_cause(u));
+		lost(u, wants_certificate(u) ? REFUSAL_UPSTREAM_TLS : REFUSAL_UPSTREAM_PROTOCOL, lost_cause(u));
 		return;
 	}
 	/* the request's writer may go on */

@@ -118,7 +118,6 @@ SSL *tls_server(struct tls *t, void *client);
 /* The destination's own anchors or the public ones. NULL: *cause says why. */
 SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *host, void *origin, const char **cause);
 void tls_h1_only(SSL *ssl); /* before the handshake: HTTP/2 is not offered */
-const char *tls_verify_cause(SSL *ssl);
 void tls_peer_facts(SSL *ssl, struct upstream_facts *f);
 
 /* names.c */

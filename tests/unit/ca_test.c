@@ -20,6 +20,7 @@ static const char policy[] = "version: 1\n"
                              "  - host: \"192.0.2.7\"\n"
                              "    addresses: [192.0.2.0/24]\n"
                              "    allow: [ \"GET /**\" ]\n";
+static const struct ca_wish plain;
 static char dir[] = "/tmp/sp-ca-XXXXXX";
 
 static char *path(const char *tail)
@@ -38,7 +39,7 @@ static int setup(void **state)
 
 	(void)state;
 	umask(077);
-	return mkdtemp(dir) != NULL && ca_init(path("state"), &err) == 0 ? 0 : -1;
+	return mkdtemp(dir) != NULL && ca_init(path("state"), &plain, &err) == 0 ? 0 : -1;
 }
 
 static int teardown(void **state)
@@ -87,11 +88,11 @@ static void never_replaced(void **state)
 
 	(void)state;
 	a = ca_load_cert(path("state"), &err);
-	assert_int_equal(ca_init(path("state"), &err), -1);
+	assert_int_equal(ca_init(path("state"), &plain, &err), -1);
 	assert_non_null(strstr(err.text, "not replaced"));
 	/* the key is gone: an error, not a new CA */
 	assert_int_equal(rename(path("state/ca/ca.key"), path("kept")), 0);
-	assert_int_equal(ca_init(path("state"), &err), -1);
+	assert_int_equal(ca_init(path("state"), &plain, &err), -1);
 	assert_non_null(strstr(err.text, "missing beside existing state"));
 	assert_int_equal(rename(path("kept"), path("state/ca/ca.key")), 0);
 	b = ca_load_cert(path("state"), &err);
@@ -101,13 +102,13 @@ static void never_replaced(void **state)
 	/* only records are there */
 	assert_int_equal(mkdir(path("s2"), 0700), 0);
 	assert_int_equal(mkdir(path("s2/audit"), 0700), 0);
-	assert_int_equal(ca_init(path("s2"), &err), -1);
+	assert_int_equal(ca_init(path("s2"), &plain, &err), -1);
 	/* a directory that others can write is no place for a key */
 	assert_int_equal(mkdir(path("s3"), 0700), 0);
 	assert_int_equal(chmod(path("s3"), 0777), 0);
-	assert_int_equal(ca_init(path("s3"), &err), -1);
+	assert_int_equal(ca_init(path("s3"), &plain, &err), -1);
 	/* two are different */
-	assert_int_equal(ca_init(path("s4/deep"), &err), 0);
+	assert_int_equal(ca_init(path("s4/deep"), &plain, &err), 0);
 	a = ca_load_cert(path("state"), &err);
 	b = ca_load_cert(path("s4/deep"), &err);
 	assert_int_not_equal(X509_NAME_cmp(X509_get_subject_name(a), X509_get_subject_name(b)), 0);
@@ -122,14 +123,14 @@ static void exported(void **state)
 	FILE *f;
 
 	(void)state;
-	assert_int_equal(ca_export(path("state"), true, path("out.der"), &err), 0);
+	assert_int_equal(ca_export(path("state"), CA_FORM_DER, path("out.der"), &err), 0);
 	f = fopen(path("out.der"), "r");
 	b = d2i_X509_fp(f, NULL);
 	fclose(f);
 	assert_non_null(b);
 	assert_int_equal(X509_cmp(a, b), 0);
 	X509_free(b);
-	assert_int_equal(ca_export(path("state"), false, path("out.pem"), &err), 0);
+	assert_int_equal(ca_export(path("state"), CA_FORM_PEM, path("out.pem"), &err), 0);
 	f = fopen(path("out.pem"), "r");
 	b = PEM_read_X509(f, NULL, NULL, NULL);
 	fclose(f);
@@ -137,7 +138,7 @@ static void exported(void **state)
 	assert_int_equal(X509_cmp(a, b), 0);
 	X509_free(a);
 	X509_free(b);
-	assert_int_equal(ca_export(path("nowhere"), false, NULL, &err), -1);
+	assert_int_equal(ca_export(path("nowhere"), CA_FORM_PEM, NULL, &err), -1);
 }
 
 /* --- the role ------------------------------------------------------------------------------------------------------ */
@@ -339,6 +340,131 @@ static void refusal_leaves(void **state)
 	assert_int_equal(role_end(&r), 0);
 }
 
+/* Under a wildcard there is no end of names: the rate is bounded, for this sandbox alone. */
+static void leaves_are_rationed(void **state)
+{
+	struct role_under_test r = start_ca();
+	int table = test_table(policy), link, other, ok = 0;
+
+	(void)state;
+	role_sandbox(&r, 1, 7, 0, "one", table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	EVP_PKEY_free(leaf_key(link));
+	role_sandbox(&r, 2, 8, 0, "two", table);
+	other = role_peer(&r, ROLE_WORKER, 2);
+	EVP_PKEY_free(leaf_key(other));
+	for (int i = 0; i < 1500; i++) {
+		enum mint_status s = mint(link, 7, MINT_LEAF, "api.example", NULL);
+
+		assert_true(s == MINT_OK || s == MINT_LIMITED);
+		ok += s == MINT_OK;
+	}
+	assert_in_range(ok, 1024, 1400);
+	assert_int_equal(mint(other, 8, MINT_LEAF, "api.example", NULL), MINT_OK);
+	close(link);
+	close(other);
+	close(table);
+	assert_int_equal(role_end(&r), 0);
+}
+
+static bool signed_by(X509 *leaf, const char *pem)
+{
+	FILE *f = fopen(path(pem), "r");
+	X509 *ca = PEM_read_X509(f, NULL, NULL, NULL);
+	bool yes = X509_check_issued(ca, leaf) == X509_V_OK && X509_verify(leaf, X509_get0_pubkey(ca)) == 1;
+
+	fclose(f);
+	X509_free(ca);
+	X509_free(leaf);
+	return yes;
+}
+
+static void ca_next(struct role_under_test *r, const char *dir_name, uint32_t number)
+{
+	struct msg_ca_ref m = { SANDBOX_CA_FLAGS(number) };
+	char key[64], cert[64];
+	int fds[2];
+
+	snprintf(key, sizeof(key), "%s/ca/ca.key", dir_name);
+	snprintf(cert, sizeof(cert), "%s/ca/ca.pem", dir_name);
+	fds[0] = open(path(key), O_RDONLY | O_CLOEXEC);
+	fds[1] = open(path(cert), O_RDONLY | O_CLOEXEC);
+	assert_true(fds[0] >= 0 && fds[1] >= 0);
+	wire_send(r->sup, MSG_CA_NEXT, 0, 0, &m, sizeof(m), NULL, 0, fds, 2);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* After a rotation each sandbox keeps the CA that it trusts. */
+static void several_cas(void **state)
+{
+	struct role_under_test r = start_ca();
+	struct msg_ca_ref first = { SANDBOX_CA_FLAGS(0) };
+	struct err err = ERR_INIT;
+	int table = test_table(policy), one, two;
+	X509 *a;
+
+	(void)state;
+	assert_int_equal(ca_init(path("next"), &plain, &err), 0);
+	role_sandbox(&r, 1, 7, 0, "one", table);
+	one = role_peer(&r, ROLE_WORKER, 1);
+	EVP_PKEY_free(leaf_key(one));
+	ca_next(&r, "next", 1);
+	role_sandbox(&r, 2, 8, SANDBOX_CA_FLAGS(1), "two", table);
+	two = role_peer(&r, ROLE_WORKER, 2);
+	EVP_PKEY_free(leaf_key(two));
+	assert_int_equal(mint(one, 7, MINT_LEAF, "api.example", &a), MINT_OK);
+	assert_true(signed_by(a, "state/ca/ca.pem"));
+	assert_int_equal(mint(two, 8, MINT_LEAF, "api.example", &a), MINT_OK);
+	assert_true(signed_by(a, "next/ca/ca.pem"));
+	/* one that a sandbox still trusts stays, whatever is said */
+	wire_send(r.sup, MSG_CA_GONE, 0, 0, &first, sizeof(first), NULL, 0, NULL, 0);
+	assert_int_equal(mint(one, 7, MINT_LEAF, "api.example", &a), MINT_OK);
+	assert_true(signed_by(a, "state/ca/ca.pem"));
+	close(one);
+	close(two);
+	close(table);
+	assert_int_equal(role_end(&r), 0);
+}
+
+static void constrained(void **state)
+{
+	static const char *const permit[] = { "example", "192.0.2.0/24" };
+	const struct ca_wish wish = { .permit = permit, .permit_n = 2 };
+	static const struct { const char *host; enum ca_minted want; } names[] = {
+		{ "example", CA_MINT_OK }, { "api.example", CA_MINT_OK }, { "192.0.2.7", CA_MINT_OK }, { "api.test", CA_MINT_OUTSIDE }, { "notexample", CA_MINT_OUTSIDE },
+		{ "192.0.3.7", CA_MINT_OUTSIDE }, { "2001:db8::1", CA_MINT_OUTSIDE },
+	};
+	struct err err = ERR_INIT;
+	X509_EXTENSION *e = ca_constraints_new(wish.permit, wish.permit_n, &err);
+	struct ca_leaf_key *k;
+	struct ca_issuer *i;
+	EVP_PKEY *key;
+	X509 *cert;
+
+	(void)state;
+	assert_non_null(e);
+	assert_int_equal(ca_create(&key, &cert, e, &err), 0);
+	i = ca_issuer_new(key, cert, &err);
+	k = ca_leaf_key_new(i);
+	for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++) {
+		struct canon_host h;
+		struct buf der = { 0 };
+		const char *why;
+
+		assert_true(canon_host(str_of(names[n].host), false, &h, &why) || (ip_parse(str_of(names[n].host), &h.ip) && snprintf(h.text, sizeof(h.text), "%s", names[n].host) > 0));
+		h.len = (uint8_t)strlen(h.text);
+		if (ca_mint(i, k, &h, time(NULL), 3600, &der) != names[n].want)
+			fail_msg("%s", names[n].host);
+		buf_fini(&der);
+	}
+	ca_leaf_key_free(k);
+	ca_issuer_free(i);
+	X509_EXTENSION_free(e);
+	X509_free(cert);
+	EVP_PKEY_free(key);
+}
+
 /* More questions than answers fit: nothing is lost, nothing ends. */
 static void many_questions(void **state)
 {
@@ -380,7 +506,7 @@ static void wrong_files(void **state)
 	pid_t pid;
 
 	(void)state;
-	assert_int_equal(ca_init(path("s5"), &err), 0);
+	assert_int_equal(ca_init(path("s5"), &plain, &err), 0);
 	fds[0] = open(path("state/ca/ca.key"), O_RDONLY | O_CLOEXEC);
 	fds[1] = open(path("s5/ca/ca.pem"), O_RDONLY | O_CLOEXEC); /* another's */
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
@@ -416,14 +542,14 @@ static void fast_enough(void **state)
 	int n = 500;
 
 	(void)state;
-	assert_int_equal(ca_create(&key, &cert, &err), 0);
+	assert_int_equal(ca_create(&key, &cert, NULL, &err), 0);
 	i = ca_issuer_new(key, cert, &err);
 	k = ca_leaf_key_new(i);
 	canon_host(STR("api.example"), false, &h, &why);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
 	for (int j = 0; j < n; j++) {
 		buf_clear(&der);
-		assert_true(ca_mint(i, k, &h, time(NULL), 3600, &der));
+		assert_int_equal(ca_mint(i, k, &h, time(NULL), 3600, &der), CA_MINT_OK);
 	}
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
 	us = ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) / 1e3 / n;
@@ -433,7 +559,7 @@ static void fast_enough(void **state)
 #endif
 	/* the CA is out of its time: nothing */
 	buf_clear(&der);
-	assert_false(ca_mint(i, k, &h, time(NULL) + 4000LL * 86400, 3600, &der));
+	assert_int_equal(ca_mint(i, k, &h, time(NULL) + 4000LL * 86400, 3600, &der), CA_MINT_EXPIRED);
 	assert_int_equal(buf_len(&der), 0);
 	buf_fini(&der);
 	ca_leaf_key_free(k);
@@ -446,7 +572,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(made_as_it_should_be), cmocka_unit_test(never_replaced), cmocka_unit_test(exported), cmocka_unit_test(leaves),
-		cmocka_unit_test(only_what_the_table_has), cmocka_unit_test(refusal_leaves), cmocka_unit_test(many_questions), cmocka_unit_test(wrong_files),
+		cmocka_unit_test(only_what_the_table_has), cmocka_unit_test(refusal_leaves), cmocka_unit_test(leaves_are_rationed), cmocka_unit_test(several_cas), cmocka_unit_test(constrained), cmocka_unit_test(many_questions), cmocka_unit_test(wrong_files),
 		cmocka_unit_test(fast_enough),
 	};
 

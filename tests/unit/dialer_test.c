@@ -3,12 +3,15 @@
 #include "role_harness.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "common/base/ip.h"
 #include "common/policy/facts.h"
+#include "proxy/dialer/dialer.h"
 
 int dialer_main(int link_fd);
 
@@ -301,6 +304,60 @@ static void addresses(void **state)
 	close(link);
 }
 
+static bool put_file(const char *name, const char *text)
+{
+	int fd = open(name, O_WRONLY | O_CLOEXEC);
+	bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* A network namespace in which we are root, so that `ip` is as well. */
+static bool own_network(void)
+{
+	char map[64];
+
+	snprintf(map, sizeof(map), "0 %u 1", (unsigned)geteuid());
+	return unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 && put_file("/proc/self/setgroups", "deny") && put_file("/proc/self/uid_map", map);
+}
+
+/* H08: this host's own addresses and the networks it is on, public ones too. */
+static void on_link(void **state)
+{
+	static const struct { const char *text; bool refused; } cases[] = {
+		{ "8.8.8.8", true }, { "8.8.8.99", true }, { "8.8.9.1", false }, { "2606:4700::1", true }, { "2606:4700::99", true }, { "2606:4701::1", false },
+		{ "2002:808:808::1", true }, /* 6to4 of 8.8.8.8 */
+	};
+	int status = 0;
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0) {
+		struct loop *l;
+		struct local *own;
+		const char *why;
+		struct ip a;
+
+		if (!own_network())
+			_exit(77);
+		if (system("ip link set lo up && ip addr add 8.8.8.8/24 dev lo && ip addr add 2606:4700::1/64 dev lo nodad") != 0)
+			_exit(77);
+		l = loop_new();
+		own = local_new(l);
+		for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+			if (!ip_parse(str_of(cases[i].text), &a) || local_refuses(own, &a, &why) != cases[i].refused)
+				_exit((int)i + 1);
+		_exit(local_has_global6(own) ? 0 : 50);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip(); /* no namespaces here */
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void failures(void **state)
 {
 	int link = role_peer(&role, ROLE_WORKER, 1);
@@ -390,7 +447,7 @@ static void stalled(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(connects), cmocka_unit_test(policy_first), cmocka_unit_test(addresses), cmocka_unit_test(failures), cmocka_unit_test(many), cmocka_unit_test(stalled) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(connects), cmocka_unit_test(policy_first), cmocka_unit_test(addresses), cmocka_unit_test(on_link), cmocka_unit_test(failures), cmocka_unit_test(many), cmocka_unit_test(stalled) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

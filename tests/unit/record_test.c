@@ -110,6 +110,10 @@ static void every_key_of_a_request(void **state)
 	record_s(&b, REC_SNI, STR("api.example"));
 	record_s(&b, REC_CERT_ISSUER, STR("CN=x"));
 	record_s(&b, REC_CERT_SHA256, STR("ff"));
+	record_u(&b, REC_CERT_EXPIRES_MS, 1234);
+	record_s(&b, REC_UPSTREAM_TLS, STR("TLSv1.2"));
+	record_s(&b, REC_STAPLE, STR("good"));
+	record_u(&b, REC_RESUMED, 1);
 	record_s(&b, REC_IDENTITY, STR("listener"));
 	record_u(&b, REC_T_DNS_US, 1);
 	record_u(&b, REC_T_CONNECT_US, 2);

@@ -32,7 +32,7 @@ static const char sample[] = "version: 1\n"
 			     "  - host: b.test\n"
 			     "    addresses: [10.1.0.0/16, \"fd00:1::/32\", 127.0.0.0/8]\n"
 			     "    connect: 127.0.0.1:9000\n"
-			     "    tls: { min: \"1.3\" }\n"
+			     "    tls: { min: \"1.3\", alpn: [http/1.1], pin: [\"sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\"] }\n"
 			     "    log_query: true\n"
 			     "    paths: { encoded_slash: keep, raw: true }\n"
 			     "    allow: [ { method: [GET, PUT], path: /x, id: named } ]\n"
@@ -124,6 +124,9 @@ static void accessors(void **state)
 	assert_false(dest_address_ok(&d, &ip, &why));
 	d = find(t, SCHEME_HTTPS, "b.test", 443);
 	assert_true(d.log_query && d.paths.encoded_slash_keep && d.paths.raw && !d.paths.empty_segments_keep && d.has_inject && !d.has_ca && d.tls_min == 13 && d.connect_port == 9000);
+	assert_true(d.alpn_h1 && !d.alpn_h2 && d.pin_n == 1 && dest_pin(&d, 1) == NULL);
+	for (unsigned i = 0; i < 32; i++)
+		assert_int_equal(dest_pin(&d, 0)[i], i);
 	assert_true(ip_eq(&d.connect_ip, &ip) && dest_addresses_listed(&d) && dest_address_ok(&d, &ip, &why));
 	assert_true(ip_parse(STR("8.8.8.8"), &ip) && !dest_address_ok(&d, &ip, &why)); /* listed are the only ones */
 	assert_true(ip_parse(STR("169.254.169.254"), &ip) && !dest_address_ok(&d, &ip, &why));

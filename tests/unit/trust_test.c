@@ -27,7 +27,7 @@ static void pki_make(struct pki *p)
 {
 	struct err err = ERR_INIT;
 
-	assert_int_equal(ca_create(&p->key, &p->cert, &err), 0);
+	assert_int_equal(ca_create(&p->key, &p->cert, NULL, &err), 0);
 	p->issuer = ca_issuer_new(p->key, p->cert, &err);
 	assert_non_null(p->issuer);
 	p->leaf_key = ca_leaf_key_new(p->issuer);
@@ -50,7 +50,7 @@ static X509 *leaf_of(struct pki *p, const char *name)
 	X509 *x;
 
 	assert_true(canon_host(str_of(name), false, &h, &why));
-	assert_true(ca_mint(p->issuer, p->leaf_key, &h, time(NULL), 3600, &der));
+	assert_int_equal(ca_mint(p->issuer, p->leaf_key, &h, time(NULL), 3600, &der), CA_MINT_OK);
 	at = buf_data(&der);
 	x = d2i_X509(NULL, &at, (long)buf_len(&der));
 	assert_non_null(x);
@@ -114,7 +114,7 @@ static void chains_verify(void **state)
 	add_pem(&pem, a.cert);
 	add_pem(&pem, b.cert);
 	add_pem(&pem, a.cert); /* twice */
-	assert_int_equal(trust_pack(buf_data(&pem), buf_len(&pem), NULL, &blob, &left, &err), 0);
+	assert_int_equal(trust_pack(buf_data(&pem), buf_len(&pem), NULL, 0, &blob, &left, &err), 0);
 	assert_int_equal(left, 0);
 	t = map_bytes(buf_data(&blob), buf_len(&blob), true);
 	assert_int_equal(trust_count(t), 2);
@@ -166,14 +166,14 @@ static void what_is_left_out(void **state)
 	n = i2d_PUBKEY(X509_get0_pubkey(b.cert), &spki);
 	SHA256(spki, (size_t)n, digest);
 	OPENSSL_free(spki);
-	assert_int_equal(trust_pack(buf_data(&pem), buf_len(&pem), digest, &blob, &left, &err), 0);
+	assert_int_equal(trust_pack(buf_data(&pem), buf_len(&pem), digest, 1, &blob, &left, &err), 0);
 	assert_int_equal(left, 5);
 	t = map_bytes(buf_data(&blob), buf_len(&blob), true);
 	assert_int_equal(trust_count(t), 1);
 	trust_free(t);
 	/* nothing at all is a set of nothing */
 	buf_clear(&blob);
-	assert_int_equal(trust_pack((const uint8_t *)"", 0, NULL, &blob, &left, &err), 0);
+	assert_int_equal(trust_pack((const uint8_t *)"", 0, NULL, 0, &blob, &left, &err), 0);
 	t = map_bytes(buf_data(&blob), buf_len(&blob), true);
 	assert_int_equal(trust_count(t), 0);
 	trust_free(t);
@@ -197,7 +197,7 @@ static void damaged_blobs(void **state)
 	pki_make(&b);
 	add_pem(&pem, a.cert);
 	add_pem(&pem, b.cert);
-	assert_int_equal(trust_pack(buf_data(&pem), buf_len(&pem), NULL, &blob, &left, &err), 0);
+	assert_int_equal(trust_pack(buf_data(&pem), buf_len(&pem), NULL, 0, &blob, &left, &err), 0);
 	leaf = leaf_of(&a, "a.example");
 	for (size_t i = 0; i < 16 + 2 * 16; i++) {
 		for (int bit = 0; bit < 8; bit++) {
