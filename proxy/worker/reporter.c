@@ -217,7 +217,8 @@ void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields
 	if (r->unsent == NULL)
 		r->unsent = p;
 	r->count++;
-	if (++r->unsent_n >= GATHER_MAX)
+	r->unsent_n++;
+	if (r->unsent_n >= GATHER_MAX || slot == INFLIGHT_NO_SLOT) /* nothing stands for one without a slot if we die */
 		send_pending(r);
 	else if (timer_idle(&r->gather))
 		timer_start(r->w->loop, &r->gather, GATHER_MS, on_gathered);
