@@ -46,7 +46,7 @@ bool cidr_has(const struct cidr *c, const struct ip *a)
 	unsigned bits = c->bits;
 	const uint8_t *x = c->net.b, *y = a->b;
 
-	if (c->net.family != a->family || a->family == 0)
+	if (c->net.family != a->family || a->family == 0 || bits > (a->family == 4 ? 32u : 128u))
 		return false;
 	if (a->family == 4)
 		x += 12, y += 12;
