@@ -80,8 +80,10 @@ bool record_next(const uint8_t *p, size_t n, size_t *off, enum record_tag *t, st
 #define INFLIGHT_SLOTS 1024
 #define INFLIGHT_SLOT_SIZE 512
 #define INFLIGHT_NO_SLOT UINT32_MAX
+/* FINISHED: the outcome stands behind the fields, so the record is true although its worker died before it was sent. */
+enum slot_state { SLOT_FREE = 0, SLOT_OPEN, SLOT_FINISHED };
 struct inflight_slot {
-	uint32_t state;   /* atomic: 0 free, 1 open. Set by the worker with release order after len/fields; cleared by audit */
+	uint32_t state;   /* atomic: enum slot_state. Set by the worker with release order after len/fields; cleared by audit */
 	uint32_t len;
 	uint8_t fields[INFLIGHT_SLOT_SIZE - 8];
 };

@@ -309,7 +309,7 @@ static void resolve(struct audit *a, struct left *l, const struct box *now)
 			continue;
 		if (id.n > 0)
 			idset_add(&a->recorded, id);
-		add(a, ORIGIN_WORKER, l->name, true, hash_bytes(s->fields, s->len), s->fields, s->len);
+		add(a, ORIGIN_WORKER, l->name, !s->finished, hash_bytes(s->fields, s->len), s->fields, s->len);
 	}
 	idset_fini(&alive);
 	want_flush(a); /* also without a record: the file goes */

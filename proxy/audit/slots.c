@@ -145,9 +145,9 @@ static struct left *left_from(const struct inflight_slot *map, uint32_t sandbox,
 
 	for (uint32_t i = 0; i < INFLIGHT_SLOTS; i++) {
 		struct left_slot *s;
-		uint32_t len;
+		uint32_t len, state = __atomic_load_n(&map[i].state, __ATOMIC_ACQUIRE);
 
-		if (__atomic_load_n(&map[i].state, __ATOMIC_ACQUIRE) != 1)
+		if (state != SLOT_OPEN && state != SLOT_FINISHED)
 			continue;
 		if (l == NULL) {
 			l = must_calloc(1, sizeof(*l));
@@ -160,6 +160,7 @@ static struct left *left_from(const struct inflight_slot *map, uint32_t sandbox,
 		s = &l->slots[l->n++];
 		len = __atomic_load_n(&map[i].len, __ATOMIC_RELAXED);
 		s->alive = false;
+		s->finished = state == SLOT_FINISHED;
 		s->len = (uint16_t)(len > SLOT_FIELDS_MAX ? SLOT_FIELDS_MAX : len);
 		memcpy(s->fields, map[i].fields, s->len);
 	}

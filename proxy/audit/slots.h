@@ -27,6 +27,7 @@ void slotfile_release(struct slotfile *s);
 struct left_slot {
 	uint16_t len;
 	bool alive; /* its request goes on elsewhere */
+	bool finished; /* its outcome is among the fields */
 	uint8_t fields[SLOT_FIELDS_MAX];
 };
 struct left { /* the open slots of a file that is left over */

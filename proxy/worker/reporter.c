@@ -106,11 +106,11 @@ static void take_slots(struct reporter *r, const struct ipc_msg *m)
 	if (r->slots != NULL) {
 		/* open requests go on: their slots move along if the file is another one */
 		for (uint32_t i = 0; i < INFLIGHT_SLOTS; i++) {
-			if (!r->used[i] || __atomic_load_n(&s[i].state, __ATOMIC_ACQUIRE) == 1)
+			if (!r->used[i] || __atomic_load_n(&s[i].state, __ATOMIC_ACQUIRE) != SLOT_FREE)
 				continue;
 			memcpy(s[i].fields, r->slots[i].fields, sizeof(s[i].fields));
 			s[i].len = r->slots[i].len;
-			__atomic_store_n(&s[i].state, 1, __ATOMIC_RELEASE);
+			__atomic_store_n(&s[i].state, r->slots[i].state, __ATOMIC_RELEASE);
 		}
 		munmap(r->slots, sizeof(*s) * INFLIGHT_SLOTS);
 	}
@@ -195,11 +195,48 @@ uint32_t reporter_slot(struct reporter *r, const struct buf *fields)
 	return INFLIGHT_NO_SLOT;
 }
 
+/*
+ * The outcome goes behind what the slot holds since the request began: the record is true also if this process dies before it
+ * is sent. Killed within, it leaves an open slot, as it was. What does not fit is left out, but never the verdict.
+ */
+static void finish_slot(struct inflight_slot *s, const struct buf *fields)
+{
+	struct buf outcome = { 0 };
+	size_t off = 0;
+	enum record_tag t;
+	struct str v;
+	uint64_t u;
+	bool bad = false, whole = true;
+
+	while (record_next(buf_data(fields), buf_len(fields), &off, &t, &v, &u, &bad)) {
+		size_t had = buf_len(&outcome);
+
+		if (t == REC_KIND || t == REC_REQUEST_ID || t == REC_TIME_MS || t == REC_METHOD || t == REC_HOST || t == REC_PATH)
+			continue;
+		if (v.p != NULL)
+			record_s(&outcome, t, v);
+		else
+			record_u(&outcome, t, u);
+		if (s->len + buf_len(&outcome) > sizeof(s->fields)) {
+			outcome.len = had;
+			whole = whole && t != REC_DECISION && t != REC_CODE && t != REC_STATUS;
+		}
+	}
+	if (whole && !bad) {
+		memcpy(s->fields + s->len, buf_data(&outcome), buf_len(&outcome));
+		s->len += (uint32_t)buf_len(&outcome);
+		__atomic_store_n(&s->state, SLOT_FINISHED, __ATOMIC_RELEASE);
+	}
+	buf_fini(&outcome);
+}
+
 void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields)
 {
 	struct buf extra = { 0 };
 	struct pending *p;
 
+	if (slot != INFLIGHT_NO_SLOT)
+		finish_slot(&r->slots[slot], fields);
 	record_s(&extra, REC_POLICY_NAME, r->w->table ? table_name(r->w->table) : STR_NONE);
 	record_s(&extra, REC_POLICY_DIGEST, str_of(r->w->digest_hex));
 	record_u(&extra, REC_POLICY_GENERATION, r->w->generation);

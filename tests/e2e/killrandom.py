@@ -209,7 +209,6 @@ def compare(attempts, origin_log, kills):
     killed = [(l.split()[0], float(l.split()[2])) for l in open(kills)]
     deaths = [at for role, at in killed if role == "worker"]
     died = lambda t: any(t["began"] - 0.1 <= d <= t["ended"] + 0.1 for d in deaths)
-    # a worker that dies within the 2 ms in which records gather: what it served is recorded, by its slot, as worker_lost
     # audit was away, and before it was back the worker that kept the record for it died too: what was served has its slot, and is recorded
     # as worker_lost; what was refused meanwhile for want of audit has none
     both = lambda t: any(r == "audit" and t["began"] - 8 <= a <= t["ended"] + 0.2 and any(t["began"] <= d <= a + 8 for d in deaths) for r, a in killed)
@@ -232,7 +231,7 @@ def compare(attempts, origin_log, kills):
             answered += 1
             if n == 0 and t["result"] == "audit_unavailable" and not begun[path] and both(t): twice += 1
             elif n != 1: say("answered, recorded %d times" % n)
-            elif statuses[path][1] == "worker_lost" and (died(t) or both(t)): outlived += 1
+            elif statuses[path][1] == "worker_lost" and both(t): outlived += 1
             elif statuses[path][0] != int(t["status"]): say("recorded with status %s" % (statuses[path],))
             elif t["status"] == "200" and (whole[path] != 1 or statuses[path][1] is not None): say("served, but %d times whole upstream, code %s" % (whole[path], statuses[path][1]))
             right = {"n": "destination_denied", "x": "policy_denied"}.get(t["kind"])
