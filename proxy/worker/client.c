@@ -487,8 +487,11 @@ void clients_end(struct worker *w)
 }
 
 /* Over the limit the clients whose queues are the largest go until it is kept. */
-static void keep_memory(struct worker *w)
+static void keep_memory(void *arg)
 {
+	struct worker *w = arg;
+
+	w->shedding = false;
 	while (worker_memory(w) > LIMIT_MEMORY && w->clients.head != NULL) {
 		struct conn *largest = w->clients.head;
 
@@ -499,11 +502,26 @@ static void keep_memory(struct worker *w)
 	}
 }
 
+/* Some connection holds more: not here, in the middle of its work, but before this turn ends. */
+static void on_grew(struct conn_list *l)
+{
+	struct worker *w = l->owner;
+
+	if (w->shedding || worker_memory(w) <= LIMIT_MEMORY)
+		return;
+	w->shedding = true;
+	loop_defer(w->loop, keep_memory, w);
+}
+
+void clients_watch_memory(struct worker *w)
+{
+	w->clients.owner = w->upstream_conns.owner = w;
+	w->clients.grew = w->upstream_conns.grew = on_grew;
+}
+
 void client_sweep(struct worker *w)
 {
 	uint64_t now = loop_now_ms(w->loop);
-
-	keep_memory(w);
 
 	for (struct conn *c = w->clients.head, *next; c != NULL; c = next) {
 		struct client *cl = (struct client *)c;

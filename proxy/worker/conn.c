@@ -102,10 +102,12 @@ BIO_METHOD *conn_bio_method(void)
 
 static void account(struct conn *c)
 {
-	size_t n = conn_queued(c);
+	size_t n = conn_queued(c), before = c->accounted;
 
-	c->list->queued += n - c->accounted;
+	c->list->queued += n - before;
 	c->accounted = n;
+	if (n > before && c->list->grew != NULL)
+		c->list->grew(c->list);
 }
 
 void conn_hold(struct conn *c, ptrdiff_t n)

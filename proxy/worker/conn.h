@@ -57,6 +57,8 @@ struct conn_list {
 	struct conn *head;
 	size_t n;
 	size_t queued; /* octets that the queues of all hold; of one, up to date since its last fill or flush */
+	void (*grew)(struct conn_list *l); /* called when queued did, from within any call into conn; or NULL */
+	void *owner;
 };
 static inline size_t conn_queued(const struct conn *c) { return c->in.cap + c->out.cap + c->pre.cap + c->held; }
 

@@ -357,6 +357,7 @@ int worker_main(int link_fd)
 	tls_warm(w->tls);
 	rpc_warm();
 	w->ups = upstreams_new(w);
+	clients_watch_memory(w);
 	w->sup = ipc_new(w->loop, link_fd, ROLE_WORKER, ROLE_SUPERVISOR, on_supervisor, w);
 	timer_start(w->loop, &w->sweep, SWEEP_MS, on_sweep);
 	loop_run(w->loop);

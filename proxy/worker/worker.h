@@ -64,6 +64,7 @@ struct worker {
 	bool accept_paused;
 	bool slots_awaited; /* some client waits for an in-flight slot */
 	struct conn_list clients, upstream_conns;
+	bool shedding; /* at the end of this turn */
 	struct handles handles;
 	struct trust *trust;
 	struct reporter *rep;
@@ -132,6 +133,7 @@ void names_tick(struct names *n);
 /* client.c */
 void client_accept(struct worker *w, int fd);
 void client_sweep(struct worker *w);
+void clients_watch_memory(struct worker *w); /* from now on LIMIT_MEMORY is kept */
 void clients_slots_freed(struct worker *w); /* those that wait for a slot go on */
 void clients_end(struct worker *w); /* all of them, with their records */
 extern const struct exchange_host worker_exchange_host;

@@ -45,6 +45,77 @@ sed 's/^name: .*/name: other/' "$WORK/policy.yaml" >"$WORK/other.yaml"
 has "another sandbox is served meanwhile" "$T/out" "hello, you sent Bearer"
 touch "$WORK/stop"
 wait $greedy
+# over HTTP/2 each stream has a window of its own: enough uploads that the origin does not take pass the limit, and some are shed
+if ! /usr/bin/python3 -c 'import h2' 2>/dev/null; then skip "python3-h2 is not installed"; check_done; fi
+STUCK=$(free_port)
+cat >"$T/stuck.py" <<'P'
+# speaks HTTP/2, gives out its first windows and no more
+import socket, ssl, sys, threading
+import h2.config, h2.connection, h2.settings
+ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); ctx.load_cert_chain(sys.argv[2], sys.argv[3]); ctx.set_alpn_protocols(["h2"])
+def serve(raw):
+    try:
+        s = ctx.wrap_socket(raw, server_side=True); c = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+        c.initiate_connection(); c.update_settings({h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: 100}); s.sendall(c.data_to_send())
+        while True:
+            d = s.recv(65536)
+            if not d: return
+            c.receive_data(d); s.sendall(c.data_to_send())
+    except Exception: pass
+l = socket.create_server(("127.0.0.1", int(sys.argv[1])), backlog=100)
+while True: threading.Thread(target=serve, args=(l.accept()[0],), daemon=True).start()
+P
+/usr/bin/python3 "$T/stuck.py" "$STUCK" "$T/up.pem" "$T/up.key" >"$T/stuck.out" 2>&1 &
+PIDS+=($!)
+wait_for 10 bash -c "exec 3<>/dev/tcp/127.0.0.1/$STUCK"
+sed "s/^name: .*/name: streams/; s/127.0.0.1:$PORT/127.0.0.1:$STUCK/" "$WORK/policy.yaml" >"$WORK/streams.yaml"
+rm -f "$WORK/full" "$WORK/stop"
+cat >"$WORK/streams.py" <<'P'
+# 34 connections of 95 uploads, each until its window is used up; counts the connections that were taken away
+import os, socket, ssl, threading, time
+import h2.config, h2.connection, h2.events
+ctx = ssl.create_default_context(); ctx.set_alpn_protocols(["h2"]); lost = []; done = []
+def one(i):
+    try:
+        s = ctx.wrap_socket(socket.create_connection(("api.test", 443), 30), server_hostname="api.test"); s.settimeout(60)
+        c = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=None)); c.initiate_connection(); s.sendall(c.data_to_send())
+        while c.remote_settings.max_concurrent_streams > 1000 or c.outbound_flow_control_window <= 65535: # its SETTINGS, and the connection's window
+            d = s.recv(65536)
+            if not d: raise OSError("closed")
+            c.receive_data(d); s.sendall(c.data_to_send())
+        piece = bytes(16000)
+        for k in range(95):
+            sid = c.get_next_available_stream_id()
+            c.send_headers(sid, [(":method", "POST"), (":scheme", "https"), (":authority", "api.test"), (":path", "/v1/post")])
+            while c.local_flow_control_window(sid) > 0:
+                n = min(c.local_flow_control_window(sid), 16000)
+                c.send_data(sid, piece[:n]); s.sendall(c.data_to_send())
+                if c.outbound_flow_control_window < 200000:
+                    d = s.recv(65536)
+                    if not d: raise OSError("closed")
+                    c.receive_data(d)
+        done.append(i)
+        while not os.path.exists("stop"): time.sleep(0.1)
+    except Exception as e: lost.append(repr(e))
+t = [threading.Thread(target=one, args=(i,)) for i in range(34)]
+for x in t: x.start()
+while len(done) + len(lost) < 34 and not os.path.exists("stop"): time.sleep(0.1)
+open("full", "w").close()
+for x in t: x.join()
+print("whole", len(done), "lost", len(lost), lost[:2])
+P
+(cd "$WORK" && E2E_SECRET=$SECRET timeout 120 "$SP" run --quiet --policy streams.yaml --name streams -- /usr/bin/python3 streams.py) >"$T/streams" 2>&1 &
+greedy=$!
+PIDS+=($greedy)
+shed() { [ "$(record_count '"name":"streams"' '"status_detail":"memory"')" -gt 0 ]; }
+wait_for 90 shed && ok "over the limit connections are shed, and it is recorded" || not_ok "over the limit connections are shed, and it is recorded" "$(cat "$T/streams"; record_lines | tail -n 3)"
+wait_for 60 test -e "$WORK/full" || not_ok "the uploads come to a stop" "$(cat "$T/streams")"
+w=$(role_pids | awk '$1 == "worker" && $3 == "streams" {print $2}')
+rss=$(awk '/VmHWM/ { print $2 }' "/proc/$w/status")
+[ "$rss" -lt 716800 ] && ok "nor do streams take it above 700 MiB ($((rss / 1024)) MiB at most)" || not_ok "nor do streams take it above 700 MiB" "$rss KiB"
+touch "$WORK/stop"
+wait $greedy
+if [ "$(awk '/^whole/ {print $2}' "$T/streams")" -ge 10 ]; then ok "most of them stay"; else not_ok "most of them stay" "$(cat "$T/streams")"; fi
 "$SP" stop --all >/dev/null 2>&1
 check "the chain verifies" "$SP" logs verify
 check_done
