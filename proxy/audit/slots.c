@@ -25,11 +25,6 @@ static void file_name(char out[256], uint32_t sandbox, unsigned k, const char *n
 		n += snprintf(out + n, 256 - (size_t)n, "%02x", (unsigned char)name[i]);
 }
 
-static int hex_digit(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool parse_name(const char *file, uint32_t *sandbox, char name[MSG_NAME_MAX])
 {
 	struct str s = str_of(file);
@@ -48,7 +43,7 @@ static bool parse_name(const char *file, uint32_t *sandbox, char name[MSG_NAME_M
 	if (dot == NULL || !str_u64(str_mk(p, (size_t)(dot - p)), UINT32_MAX, &k))
 		return false;
 	for (p = dot + 1; p[0] != 0 && p[1] != 0 && n < MSG_NAME_MAX - 1; p += 2) {
-		int hi = hex_digit(p[0]), lo = hex_digit(p[1]);
+		int hi = hex_value(p[0]), lo = hex_value(p[1]);
 
 		if (hi < 0 || lo < 0)
 			return false;

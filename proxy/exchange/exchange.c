@@ -269,7 +269,7 @@ static void refuse_with(struct exchange *x, enum refusal_code code, uint16_t sta
 		return;
 	}
 	x->status = status ? status : refusal_status(code);
-	write_record(x); /* before the answer: who has read it can find the record */
+	write_record(x); /* before the answer: from here on the record stands, in its slot if not in the log */
 	if (!x->request_ended && x->state < X_SENDING && !x->client_must_close && rpc_expected(&x->req)) {
 		x->state = X_ANSWERING;
 		leave_upstream(x, false);

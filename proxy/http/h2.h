@@ -137,7 +137,7 @@ void h2_send_data(struct h2_stream *st, const uint8_t *p, size_t n);	  /* queued
 void h2_send_trailers(struct h2_stream *st, const struct http_fields *f); /* and the end */
 void h2_send_end(struct h2_stream *st);
 bool h2_full(const struct h2_stream *st);	  /* queue at or above queue_high */
-bool h2_full_at(struct h2_stream *st, size_t n);  /* the same with a lower mark, for now */
+bool h2_full_at(struct h2_stream *st, size_t n);  /* the same with a mark of its own: when memory is short */
 void h2_consumed(struct h2_stream *st, size_t n); /* n octets of content went on: the peer may send as many more */
 void h2_reset(struct h2_stream *st, uint32_t code);
 void h2_abort(struct h2_stream *st, uint32_t code); /* as h2_reset, but what is queued is sent before */

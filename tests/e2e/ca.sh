@@ -52,7 +52,10 @@ check "the new one has another subject and key" bash -c "[ '$(subject "$T/first.
 check "ca.pem holds the new one and then the old one" bash -c "[ $(certs "$CA") = 2 ] && openssl crl2pkcs7 -nocrl -certfile '$CA' | openssl pkcs7 -print_certs | grep -qF '$(openssl x509 -in "$T/first.pem" -noout -subject)'"
 check "the key is the new one's, for its owner alone" bash -c "[ \"\$(stat -c %a '$STATE/ca/ca.key')\" = 600 ] && cmp <(openssl pkey -in '$STATE/ca/ca.key' -pubout) <(openssl x509 -in '$CA' -noout -pubkey)"
 check "the old key lies nowhere" bash -c "[ \"\$(find '$STATE' -name '*.key' -path '*ca*' | wc -l)\" = 1 ] && ! ls -d '$STATE'/.ca-* 2>/dev/null"
-run bash -c "$issuer >b.issuer; cp /run/sallyport/ca.pem b.trust" >"$T/b.out" 2>&1
+run bash -c "$issuer >b.issuer; cp /run/sallyport/ca.pem b.trust; certutil -L -n sallyport -a -d sql:\$HOME/.pki/nssdb >b.nss" >"$T/b.out" 2>&1
+if command -v certutil >/dev/null 2>&1; then
+	check "a new sandbox's NSS database trusts the CA that its leaves come from" bash -c "openssl x509 -in '$WORK/b.nss' | cmp - <(openssl x509 -in '$CA')"
+fi
 touch "$WORK/a.go"
 wait_for 30 test -s "$WORK/a.done"
 old=$(openssl x509 -in "$T/first.pem" -noout -subject -nameopt sep_multiline,sname | sed -n 's/^ *CN=//p')

@@ -37,6 +37,12 @@ def serve(raw):
         if path.startswith("/v1/ask-slow"): pass # says nothing until it has the content
         elif expect != "-": s.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         if path.startswith("/v1/stall-head"): time.sleep(30); return
+        if path.startswith("/v1/drip"): # a head that never ends, an octet at a time
+            try:
+                s.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+                for _ in range(90): s.sendall(b"x"); time.sleep(0.5)
+            except OSError: pass
+            return
         body = f.read(n) if n else b""
         if "transfer-encoding" in head:
             last = b""
@@ -68,8 +74,23 @@ wait_for 10 grep -q up "$T/origin.log" || not_ok "the origin starts" "$(cat "$T/
 write_policy
 sed -i 's|POST /v1/post|POST /v1/**\n      - PUT /v1/**|' "$WORK/policy.yaml"
 head -c 300000 /dev/zero >"$WORK/up.bin"
+cat >"$WORK/drip.py" <<'P'
+# a request head that never ends, an octet at a time: what comes back
+import socket
+s = socket.create_connection(("127.0.0.1", 3128), 10); s.settimeout(0.5); s.sendall(b"GET http://plain.test/drip HTTP/1.1\r\nHost: plain.test\r\nX-Slow: "); got = b""
+for _ in range(90):
+    try: s.sendall(b"x")
+    except OSError: break
+    try:
+        d = s.recv(1000); got += d
+        if not d: break
+    except TimeoutError: pass
+print("drip", got.split(b"\r\n")[0].decode(), b"head_timeout" in got)
+P
 cat >"$WORK/all.sh" <<'S'
 c() { curl --http1.1 -sS -m 30 "$@"; echo; }
+python3 drip.py >drip.client & # both take the 20 s that a head may take, beside the rest
+curl --http1.1 -sS -m 60 -w '%{http_code}\n' https://api.test/v1/drip >drip.origin &
 echo "== hints"; c https://api.test/v1/hints https://api.test/v1/hints2 -w '%{http_code}\n'
 echo "== ask-yes"; c --expect100-timeout 25 -H 'Expect: 100-continue' -T up.bin https://api.test/v1/ask-yes -w '%{http_code} %{size_upload}\n'
 echo "== ask-no"; c --expect100-timeout 25 -H 'Expect: 100-continue' -T up.bin https://api.test/v1/ask-no -w '%{http_code} %{size_upload}\n'
@@ -83,6 +104,7 @@ echo "== rpc-keeps"; curl --http1.1 -sS -m 30 -o /dev/null -o /dev/null -w '%{ht
 echo "== graphql"; c -H 'Content-Type: application/json' -d '{"query":"{ a }"}' https://api.test/v1/hidden/graphql
 echo "== override"; c -d x 'https://api.test/v1/x?a=b&%5Fmethod=DELETE'
 echo "== no-override"; c -d x 'https://api.test/v1/x?a_method=DELETE&b=_method'
+wait
 S
 (cd "$WORK" && E2E_SECRET=$SECRET timeout 200 "$SP" run --policy policy.yaml -- sh all.sh) >"$T/all" 2>"$T/err"
 part() { sed -n "/^== $1\$/,/^== /p" "$T/all" >"$T/out"; }
@@ -111,7 +133,10 @@ part graphql; has "a GraphQL query gets its errors" "$T/out" '{"data":null,"erro
 part override; has "B06 a method in the query is refused" "$T/out" '"error":"policy_denied"'
 part no-override; has "B06 what only looks like it is not" "$T/out" hello
 hasnt "B06 the origin did not see it" "$T/origin.log" "5Fmethod"
-has "the line after the run counts the refusals" "$T/err" "7 of 15 requests were refused: sallyport logs --denied"
+has "K15 a response head that never ends" "$WORK/drip.origin" "504"
+has "K15 and it says so" "$WORK/drip.origin" "did not finish its response head in time"
+has "D11 a request head that never ends" "$WORK/drip.client" "drip HTTP/1.1 400 sallyport malformed_request True"
+has "the line after the run counts the refusals" "$T/err" "8 of 17 requests were refused: sallyport logs --denied"
 hasnt "no secret in any answer" "$T/all" "$SECRET"
 # a push that cannot pass is refused before anything is packed
 git init -q "$WORK/src" && (cd "$WORK/src" && echo x >f && git add f && git -c user.name=t -c user.email=t@t.invalid commit -qm one) >"$T/git.log" 2>&1

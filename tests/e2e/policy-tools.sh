@@ -157,8 +157,8 @@ has "what is hidden" imported.yaml 'hide: ["~/.ssh"]'
 exits "schema" 0 $P schema
 cp "$T/out" schema.json
 check "which is JSON, and knows what can be written" python3 -c "import json; d = json.load(open('schema.json'))['\$defs']; assert 'regex' in d['rule']['properties'] and 'ask' not in d['rule']['properties'] and d['destination']['required'] == ['host'] and not d['tls']['additionalProperties']"
-if python3 -c 'import jsonschema, yaml' 2>/dev/null; then
-	check "ready policies are what the schema says, one with a wrong key is not" python3 - "$OLDPWD"/configs/policies/*.yaml <<'Y'
+if /usr/bin/python3 -c 'import jsonschema, yaml' 2>/dev/null; then # the distribution's
+	check "ready policies are what the schema says, one with a wrong key is not" /usr/bin/python3 - "$OLDPWD"/configs/policies/*.yaml <<'Y'
 import json, jsonschema, sys, yaml
 v = jsonschema.Draft202012Validator(json.load(open("schema.json")))
 load = lambda t: json.loads(json.dumps(yaml.safe_load(t), default=str))
