@@ -85,7 +85,7 @@ static bool next_request(struct client *cl)
 	if (buf_len(&c->in) == 0)
 		return false;
 	/* audit is behind, not gone: the head waits where it is, as with any slow peer */
-	cl->awaits_slot = reporter_ok(cl->w->rep) && !reporter_slot_free(cl->w->rep);
+	cl->awaits_slot = reporter_must_wait(cl->w->rep);
 	if (cl->awaits_slot) {
 		cl->w->slots_awaited = true;
 		return false;

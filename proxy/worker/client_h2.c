@@ -163,15 +163,13 @@ static void pump_deferred(void *arg)
 
 /* --- what the session tells ---------------------------------------------------------------------------------------- */
 
-static bool must_wait(const struct worker *w) { return reporter_ok(w->rep) && !reporter_slot_free(w->rep); }
-
 static void on_request(void *arg, struct h2_stream *st, struct http_request *r, struct arena *a, bool end)
 {
 	struct client *cl = arg;
 	struct stream *cs = stream_new(cl, st, r, a);
 
 	(void)end; /* the request's framing tells */
-	if (cl->h2->waiting > 0 || must_wait(cl->w)) {
+	if (cl->h2->waiting > 0 || reporter_must_wait(cl->w->rep)) {
 		cs->waits = true;
 		cl->h2->waiting++;
 		cl->awaits_slot = cl->w->slots_awaited = true;
@@ -422,7 +420,7 @@ static void start_waiting(struct client *cl)
 {
 	struct client_h2 *h = cl->h2;
 
-	for (struct stream *cs = h->first, *next; cs != NULL && h->waiting > 0 && !must_wait(cl->w); cs = next) {
+	for (struct stream *cs = h->first, *next; cs != NULL && h->waiting > 0 && !reporter_must_wait(cl->w->rep); cs = next) {
 		next = cs->next;
 		if (!cs->waits)
 			continue;

@@ -14,6 +14,7 @@
 #include "worker.h"
 
 #define SEND_AHEAD 16   /* messages that audit has not read */
+#define FIRST_SLOTS_MS 10000 /* a worker that has no slots yet: what it refused would have no record if it died */
 #define GATHER_MS 2     /* how long a record waits for others: each message wakes audit, on a busy machine at the cost of the worker's own turn */
 #define GATHER_MAX 32   /* and how many are enough */
 
@@ -34,6 +35,7 @@ struct reporter {
 	struct pending *head, **tail, *unsent;
 	size_t count, unsent_n;
 	struct timer gather;
+	uint64_t born_ms;
 	struct buf message;
 };
 
@@ -78,6 +80,8 @@ static void on_gathered(struct timer *t) { send_pending((struct reporter *)((cha
 
 void reporter_flush(struct reporter *r) { send_pending(r); }
 
+void reporter_begin(struct reporter *r) { r->born_ms = loop_now_ms(r->w->loop); }
+
 void reporter_link(struct reporter *r, struct ipc *link)
 {
 	r->link = link;
@@ -120,6 +124,7 @@ static void take_slots(struct reporter *r, const struct ipc_msg *m)
 	if (r->link != NULL)
 		ipc_send(r->link, MSG_RECORD, r->w->generation, 0, &taken, sizeof(taken), NULL, 0);
 	send_pending(r);
+	clients_slots_freed(r->w);
 }
 
 static void acknowledged(struct reporter *r, uint64_t number)
@@ -164,8 +169,7 @@ void reporter_message(struct reporter *r, const struct ipc_msg *m)
 	}
 }
 
-/* Whether the next request would get a slot. */
-bool reporter_slot_free(const struct reporter *r)
+static bool slot_free(const struct reporter *r)
 {
 	for (uint32_t i = 0; i < INFLIGHT_SLOTS; i++) {
 		uint32_t k = (r->hint + i) % INFLIGHT_SLOTS;
@@ -174,6 +178,13 @@ bool reporter_slot_free(const struct reporter *r)
 			return true;
 	}
 	return false;
+}
+
+bool reporter_must_wait(const struct reporter *r)
+{
+	if (r->slots == NULL)
+		return loop_now_ms(r->w->loop) - r->born_ms < FIRST_SLOTS_MS;
+	return reporter_ok(r) && !slot_free(r);
 }
 
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields)
@@ -263,4 +274,9 @@ void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields
 
 size_t reporter_pending(const struct reporter *r) { return r->count; }
 
-void reporter_tick(struct reporter *r) { send_pending(r); }
+void reporter_tick(struct reporter *r)
+{
+	send_pending(r);
+	if (r->slots == NULL)
+		clients_slots_freed(r->w); /* perhaps they have waited for long enough */
+}

@@ -209,12 +209,9 @@ def compare(attempts, origin_log, kills):
     killed = [(l.split()[0], float(l.split()[2])) for l in open(kills)]
     deaths = [at for role, at in killed if role == "worker"]
     died = lambda t: any(t["began"] - 0.1 <= d <= t["ended"] + 0.1 for d in deaths)
-    # audit was away, and before it was back the worker that kept the record for it died too: what was served has its slot, and is recorded
-    # as worker_lost; what was refused meanwhile for want of audit has none
-    both = lambda t: any(r == "audit" and t["began"] - 8 <= a <= t["ended"] + 0.2 and any(t["began"] <= d <= a + 8 for d in deaths) for r, a in killed)
     tried = [json.loads(l) for l in open(attempts)]
     known = {t["path"] for t in tried}
-    answered = cut = never_sent = unread = twice = outlived = 0
+    answered = cut = never_sent = unread = 0
     for t in tried:
         path, n = t["path"], recorded[t["path"]]
         say = lambda what: bad.append("%s: %s (%s)" % (path, what, json.dumps(t)))
@@ -229,9 +226,7 @@ def compare(attempts, origin_log, kills):
             continue
         if t["status"] != "-" and not t["result"].startswith("error"):
             answered += 1
-            if n == 0 and t["result"] == "audit_unavailable" and not begun[path] and both(t): twice += 1
-            elif n != 1: say("answered, recorded %d times" % n)
-            elif statuses[path][1] == "worker_lost" and both(t): outlived += 1
+            if n != 1: say("answered, recorded %d times" % n)
             elif statuses[path][0] != int(t["status"]): say("recorded with status %s" % (statuses[path],))
             elif t["status"] == "200" and (whole[path] != 1 or statuses[path][1] is not None): say("served, but %d times whole upstream, code %s" % (whole[path], statuses[path][1]))
             right = {"n": "destination_denied", "x": "policy_denied"}.get(t["kind"])
@@ -250,7 +245,7 @@ def compare(attempts, origin_log, kills):
         if path not in known: bad.append("%s: recorded, never tried" % path)
     for path in begun:
         if path not in known: bad.append("%s: upstream, never tried" % path)
-    print("%d attempts: %d answered, %d cut (%d of them unread by a worker that died), %d ended before the request; %d refused for want of audit and lost with their worker, %d served and recorded as worker_lost; %d recorded, %d upstream" % (len(tried), answered, cut, unread, never_sent, twice, outlived, sum(recorded.values()), sum(begun.values())))
+    print("%d attempts: %d answered, %d cut (%d of them unread by a worker that died), %d ended before the request; %d recorded, %d upstream" % (len(tried), answered, cut, unread, never_sent, sum(recorded.values()), sum(begun.values())))
     print("; ".join("%s: %d" % x for x in codes.most_common(25)))
     print("\n".join(bad[:25]))
     return 1 if bad or answered < 100 else 0
