@@ -14,7 +14,7 @@
 #include "worker.h"
 
 #define SEND_AHEAD 16   /* messages that audit has not read */
-#define FIRST_SLOTS_MS 10000 /* a worker that has no slots yet: what it refused would have no record if it died */
+#define NO_SLOT_MS 10000 /* longer than audit takes to come back: what is refused without a slot has no record if this worker dies */
 #define GATHER_MS 2     /* how long a record waits for others: each message wakes audit, on a busy machine at the cost of the worker's own turn */
 #define GATHER_MAX 32   /* and how many are enough */
 
@@ -35,7 +35,7 @@ struct reporter {
 	struct pending *head, **tail, *unsent;
 	size_t count, unsent_n;
 	struct timer gather;
-	uint64_t born_ms;
+	uint64_t no_slot_ms; /* since when there has been none, while audit is down; 0: there are */
 	struct buf message;
 };
 
@@ -79,8 +79,6 @@ static void send_pending(struct reporter *r)
 static void on_gathered(struct timer *t) { send_pending((struct reporter *)((char *)t - offsetof(struct reporter, gather))); }
 
 void reporter_flush(struct reporter *r) { send_pending(r); }
-
-void reporter_begin(struct reporter *r) { r->born_ms = loop_now_ms(r->w->loop); }
 
 void reporter_link(struct reporter *r, struct ipc *link)
 {
@@ -180,11 +178,19 @@ static bool slot_free(const struct reporter *r)
 	return false;
 }
 
-bool reporter_must_wait(const struct reporter *r)
+bool reporter_must_wait(struct reporter *r)
 {
-	if (r->slots == NULL)
-		return loop_now_ms(r->w->loop) - r->born_ms < FIRST_SLOTS_MS;
-	return reporter_ok(r) && !slot_free(r);
+	uint64_t now = loop_now_ms(r->w->loop);
+
+	if (r->slots != NULL && slot_free(r)) {
+		r->no_slot_ms = 0;
+		return false;
+	}
+	if (reporter_ok(r))
+		return true; /* audit is only slow */
+	if (r->no_slot_ms == 0)
+		r->no_slot_ms = now;
+	return now - r->no_slot_ms < NO_SLOT_MS;
 }
 
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields)
@@ -277,6 +283,6 @@ size_t reporter_pending(const struct reporter *r) { return r->count; }
 void reporter_tick(struct reporter *r)
 {
 	send_pending(r);
-	if (r->slots == NULL)
+	if (!reporter_ok(r))
 		clients_slots_freed(r->w); /* perhaps they have waited for long enough */
 }

@@ -241,7 +241,6 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 		w->listener_n++;
 	}
 	w->have_sandbox = true;
-	reporter_begin(w->rep);
 	ipc_send(w->sup, MSG_SANDBOX_OK, s->generation, 0, &ref, sizeof(ref), NULL, 0);
 }
 

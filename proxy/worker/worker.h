@@ -84,15 +84,14 @@ void worker_request_id(struct worker *w, char out[33]);
 
 /* reporter.c */
 struct reporter *reporter_new(struct worker *w);
-void reporter_begin(struct reporter *r); /* there is a sandbox now */
 void reporter_link(struct reporter *r, struct ipc *link); /* NULL: gone */
 void reporter_message(struct reporter *r, const struct ipc_msg *m);
 bool reporter_ok(const struct reporter *r);
 /*
- * The next request waits unread: every slot is taken and audit is only slow, or this worker has none yet, for the first seconds
- * of its life (its predecessor died while audit was down).
+ * The next request waits unread: there is no slot for it, because audit is slow, or down, and then for at most 10 s (behind that it
+ * is refused without one).
  */
-bool reporter_must_wait(const struct reporter *r);
+bool reporter_must_wait(struct reporter *r);
 /* A slot for a request, filled with what is known; INFLIGHT_NO_SLOT when none is free. */
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields);
 /* Queues a record; common fields (policy) are added. */
