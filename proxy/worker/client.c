@@ -71,7 +71,10 @@ static void connection_record(struct client *cl)
 	record_u(&b, REC_BYTES_IN, cl->c.bytes_in);
 	record_u(&b, REC_BYTES_OUT, cl->c.bytes_out);
 	record_s(&b, REC_IDENTITY, STR("listener"));
-	reporter_record(cl->w->rep, INFLIGHT_NO_SLOT, &b);
+	if (cl->code == REFUSAL_NONE && cl->dest_known)
+		reporter_connection(cl->w->rep, &b);
+	else
+		reporter_record(cl->w->rep, INFLIGHT_NO_SLOT, &b);
 	buf_fini(&b);
 }
 

@@ -15,7 +15,7 @@
 
 #define SEND_AHEAD 16   /* messages that audit has not read */
 #define NO_SLOT_MS 10000 /* longer than audit takes to come back: what is refused without a slot has no record if this worker dies */
-#define GATHER_MS 2     /* how long a record waits for others: each message wakes audit, on a busy machine at the cost of the worker's own turn */
+#define GATHER_MS 5     /* how long a record waits for others: each message wakes audit, on a busy machine at the cost of the worker's own turn */
 #define GATHER_MAX 32   /* and how many are enough */
 
 struct pending {
@@ -247,7 +247,7 @@ static void finish_slot(struct inflight_slot *s, const struct buf *fields)
 	buf_fini(&outcome);
 }
 
-void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields)
+static void add(struct reporter *r, uint32_t slot, const struct buf *fields, bool at_once)
 {
 	struct buf extra = { 0 };
 	struct pending *p;
@@ -272,11 +272,16 @@ void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields
 		r->unsent = p;
 	r->count++;
 	r->unsent_n++;
-	if (r->unsent_n >= GATHER_MAX || slot == INFLIGHT_NO_SLOT) /* nothing stands for one without a slot if we die */
+	if (r->unsent_n >= GATHER_MAX || at_once)
 		send_pending(r);
 	else if (timer_idle(&r->gather))
 		timer_start(r->w->loop, &r->gather, GATHER_MS, on_gathered);
 }
+
+/* Nothing stands for one without a slot if we die: it does not gather. */
+void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields) { add(r, slot, fields, slot == INFLIGHT_NO_SLOT); }
+
+void reporter_connection(struct reporter *r, const struct buf *fields) { add(r, INFLIGHT_NO_SLOT, fields, false); }
 
 size_t reporter_pending(const struct reporter *r) { return r->count; }
 

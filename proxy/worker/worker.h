@@ -96,6 +96,8 @@ bool reporter_must_wait(struct reporter *r);
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields);
 /* Queues a record; common fields (policy) are added. */
 void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields);
+/* A connection's end, of which its requests' records tell already: gathers with others. */
+void reporter_connection(struct reporter *r, const struct buf *fields);
 void reporter_flush(struct reporter *r); /* records on their way gather for a moment otherwise */
 size_t reporter_pending(const struct reporter *r); /* records not yet appended */
 void reporter_tick(struct reporter *r);
