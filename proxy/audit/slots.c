@@ -21,7 +21,7 @@ static void file_name(char out[256], uint32_t sandbox, unsigned k, const char *n
 {
 	int n = snprintf(out, 256, "inflight.%u.%u.", sandbox, k);
 
-	for (size_t i = 0; name[i] != 0 && i < MSG_NAME_MAX - 1; i++)
+	for (size_t i = 0; i < MSG_NAME_MAX - 1 && name[i] != 0; i++)
 		n += snprintf(out + n, 256 - (size_t)n, "%02x", (unsigned char)name[i]);
 }
 

@@ -138,7 +138,7 @@ static void put_what(struct buf *out, json_t *r, const char *kind)
 
 static void put_details(struct buf *out, json_t *r)
 {
-	json_t *ours = json_object_get(json_object_get(r, "unmapped"), "sallyport"), *secrets = json_object_get(ours, "secrets"), *v;
+	json_t *ours = json_object_get(json_object_get(r, "unmapped"), "sallyport"), *secrets = json_object_get(ours, "secrets");
 	const char *code = text(ours, "code", NULL);
 	size_t i;
 
@@ -147,8 +147,8 @@ static void put_details(struct buf *out, json_t *r)
 		put_opt(out, code != NULL ? ": " : "  ", text(ours, "reason", NULL), "");
 	put_opt(out, "  rule=", text(r, "firewall_rule", "uid"), "");
 	put_opt(out, "  at ", text(ours, "source", NULL), "");
-	json_array_foreach(secrets, i, v)
-		put_opt(out, i == 0 ? "  secrets=" : ",", json_string_value(v), "");
+	for (i = 0; i < json_array_size(secrets); i++)
+		put_opt(out, i == 0 ? "  secrets=" : ",", json_string_value(json_array_get(secrets, i)), "");
 	if (number(ours, "scrubbed", NULL) > 0)
 		buf_addf(out, "  scrubbed=%lld", (long long)number(ours, "scrubbed", NULL));
 	if (number(r, "count", NULL) > 1)
