@@ -91,6 +91,12 @@ static void of_dest(struct statements *ss, const struct pol_dest *d)
 		add(ss, GRANTS, "%s: paths.empty_segments keep", name);
 	if (d->paths.raw)
 		add(ss, GRANTS, "%s: paths.raw", name);
+	if (d->foreign != FOREIGN_REPLACE)
+		add(ss, d->foreign == FOREIGN_PASS ? GRANTS : RESTRICTS, "%s: foreign %s", name, d->foreign == FOREIGN_PASS ? "pass" : "refuse");
+	if (d->scrub_off)
+		add(ss, GRANTS, "%s: scrub off", name);
+	for (unsigned i = 0; i < d->place_n; i++)
+		add(ss, RESTRICTS, "%s: credential_places %.*s", name, DIAG_STR(d->places[i]));
 	if (d->log_query)
 		add(ss, EITHER, "%s: log_query", name);
 	for (unsigned i = 0; i < d->inject_n; i++) {

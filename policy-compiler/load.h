@@ -23,6 +23,7 @@ struct str load_source(struct load *l, const struct yaml_node *n); /* FILE:LINE 
 bool load_host(struct load *l, const struct yaml_node *n, struct canon_host *h);
 void load_limits(struct load *l, const struct yaml_node *n, struct dest_limits *to);
 bool load_secret_name_ok(struct str s);
+bool load_field_name_ok(struct str s); /* a header field that is not part of the framing */
 struct pol_secret *load_find_secret(struct policy *p, struct str name);
 void load_secrets(struct load *l, const struct yaml_node *map);
 void load_destination(struct load *l, struct yaml_node *n);

@@ -5,6 +5,7 @@
 
 #define PORTS_MAX 64
 #define PINS_MAX 32
+#define PLACES_MAX 32
 
 struct dest_ctx {
 	struct load *l;
@@ -231,6 +232,47 @@ static void on_inject(void *arg, const struct schema_row *row, const struct sche
 	load_injects(c->l, v->node, &c->proto);
 }
 
+/* --- credentials of the sandbox's own ------------------------------------------------------------------------------ */
+
+static void on_foreign(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct dest_ctx *)arg)->proto.foreign = str_eq(v->text, STR("refuse")) ? FOREIGN_REFUSE : str_eq(v->text, STR("pass")) ? FOREIGN_PASS : FOREIGN_REPLACE;
+}
+
+static void on_scrub(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct dest_ctx *)arg)->proto.scrub_off = str_eq(v->text, STR("off"));
+}
+
+/* A header field's name, or "?" and a query key. Header fields are compared without regard to case. */
+static void on_places(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+	struct pol_dest *d = &c->proto;
+
+	(void)row;
+	d->places = arena_zalloc(c->l->a, (v->n + 1ul) * sizeof(struct str));
+	for (unsigned i = 0; i < v->n; i++) {
+		struct str s = v->items[i]->text;
+		bool query = s.p[0] == '?', twice = false;
+		char *text = arena_strz(c->l->a, s);
+
+		for (size_t k = 0; !query && k < s.n; k++)
+			text[k] = ascii_lower(text[k]);
+		if (s.n > 200 || (query ? s.n < 2 : !load_field_name_ok(s))) {
+			ERROR_AT(c->l, v->items[i], "an entry of `credential_places` is a header field (a-z, 0-9, -, _) that is not part of the framing, or ?KEY of the query");
+			continue;
+		}
+		for (unsigned k = 0; k < d->place_n; k++)
+			twice = twice || str_eq(d->places[k], str_of(text));
+		if (twice)
+			ERROR_AT(c->l, v->items[i], "`%s` is listed twice", text);
+		d->places[d->place_n++] = str_of(text);
+	}
+}
+
 static void on_id(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	struct dest_ctx *c = arg;
@@ -270,11 +312,11 @@ static const struct schema_row dest_rows[] = {
 	{ "allow", SCHEMA_ANY, false, on_allow, NULL, 0, 0 },
 	{ "deny", SCHEMA_ANY, false, on_deny, NULL, 0, 0 },
 	{ "inject", SCHEMA_LIST, false, on_inject, NULL, 0, 0 },
+	{ "foreign", SCHEMA_WORD, false, on_foreign, "replace|refuse|pass", 0, 0 },
+	{ "credential_places", SCHEMA_TEXTS, false, on_places, NULL, 0, PLACES_MAX },
+	{ "scrub", SCHEMA_WORD, false, on_scrub, "on|off", 0, 0 },
 	{ "protocol", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
 	{ "acknowledge", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
-	{ "foreign", SCHEMA_LATER, false, NULL, "refusing or passing foreign credentials", 0, 0 },
-	{ "credential_places", SCHEMA_LATER, false, NULL, "further places of credentials", 0, 0 },
-	{ "scrub", SCHEMA_LATER, false, NULL, "choosing how responses are scrubbed", 0, 0 },
 	{ "override", SCHEMA_LATER, false, NULL, "policies that build on others", 0, 0 },
 	{ "resolver", SCHEMA_LATER, false, NULL, "a resolver of its own", 0, 0 },
 	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },

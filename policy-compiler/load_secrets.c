@@ -184,7 +184,7 @@ static void on_username(void *arg, const struct schema_row *row, const struct sc
 	c->bad = true;
 }
 
-static bool field_name_ok(struct str s)
+bool load_field_name_ok(struct str s)
 {
 	static const char *const never[] = { "host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect", "accept-encoding", "range", "keep-alive", "proxy-connection", "proxy-authorization", "http2-settings", "content-type", "content-encoding" };
 
@@ -210,7 +210,7 @@ static void on_field(void *arg, const struct schema_row *row, const struct schem
 	c->in.name = v->text;
 	if (c->in.kind != INJECT_HEADER)
 		ERROR_AT(c->l, v->key, "`name` belongs to `as: header`");
-	else if (!field_name_ok(v->text))
+	else if (!load_field_name_ok(v->text))
 		ERROR_AT(c->l, v->node, "`name` is a header field (a-z, 0-9, -, _) that is not part of the framing");
 	else
 		return;

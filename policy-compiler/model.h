@@ -80,7 +80,10 @@ struct pol_dest {
 	uint8_t (*pins)[32]; /* SHA-256 of a SubjectPublicKeyInfo */
 	unsigned pin_n;
 	bool alpn_h1, alpn_h2; /* none of both: no choice was made */
-	bool log_query;
+	bool log_query, scrub_off;
+	enum foreign foreign;
+	struct str *places; /* further places of credentials: dest_place */
+	unsigned place_n;
 	struct canon_path_opts paths;
 	struct dest_limits limits; /* its own; those of the policy hold too */
 	struct pol_rule *rules; /* allow and deny, those of allow first */

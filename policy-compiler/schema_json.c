@@ -131,8 +131,10 @@ static void put_words(struct jsonw *w, const char *words)
 		size_t n = strcspn(p, "|");
 
 		jsonw_str(w, str_mk(p, n));
-		if (str_eq(str_mk(p, n), STR("false"))) /* editors read it as what it looks like */
+		if (str_eq(str_mk(p, n), STR("false")) || str_eq(str_mk(p, n), STR("off"))) /* editors read it as what it looks like */
 			jsonw_bool(w, false);
+		if (str_eq(str_mk(p, n), STR("on")))
+			jsonw_bool(w, true);
 		p += n + (p[n] == '|');
 	}
 	jsonw_close(w, ']');

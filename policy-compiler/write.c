@@ -162,6 +162,8 @@ static void put_lists(struct value *v, const struct pol_dest *d)
 		put_ref(v, b, in->format);
 		put_ref(v, b, in->env);
 	}
+	for (unsigned i = 0; i < d->place_n; i++)
+		put_ref(v, &v->sect[SECT_PLACES], d->places[i]);
 }
 
 /* Adds `base` to the offset of each ref that stands `first` octets into an element, n refs in a row. */
@@ -202,7 +204,7 @@ static void put_limits(struct buf *out, const struct dest_limits *l)
 /* shadowed: of the same key, without a port of its own; its deny rules count behind those of d. Or NULL. */
 static int put_dest(struct buf *out, const struct policy *p, const struct pol_dest *d, const struct pol_dest *shadowed, uint32_t index, struct err *err)
 {
-	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, 1 };
+	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, 1 };
 	struct value v = { 0 };
 	struct buf names = { 0 };
 	struct dest_limits limits = limits_both(&p->limits, &d->limits);
@@ -231,6 +233,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	rebase(&v.sect[SECT_RULES], RULE_SIZE, 12, 4, (uint32_t)base);
 	rebase(&v.sect[SECT_METHODS], METHOD_SIZE, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_PARTS], PART_SIZE, 0, 1, (uint32_t)base);
+	rebase(&v.sect[SECT_PLACES], PLACE_SIZE, 0, 1, (uint32_t)base);
 	rebase_slots(&v.sect[SECT_SLOTS], (uint32_t)base);
 	put_u32(out, index);
 	put_u8(out, (uint8_t)((d->log_query ? DEST_FLAG_LOG_QUERY : 0) | (d->paths.encoded_slash_keep ? DEST_FLAG_ENCODED_SLASH : 0) |
@@ -243,6 +246,9 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	put_u16(out, 0);
 	buf_adds(out, buf_str(&names));
 	put_limits(out, &limits);
+	put_u8(out, (uint8_t)d->foreign);
+	put_u8(out, d->scrub_off);
+	put_u16(out, 0);
 	for (unsigned i = 0; i < SECTIONS; i++) {
 		put_u32(out, (uint32_t)at);
 		put_u32(out, (uint32_t)(buf_len(&v.sect[i]) / sizes[i]));

@@ -8,7 +8,7 @@
 #include "glob.h"
 #include "host_pattern.h"
 
-static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, 1 };
+static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, 1 };
 static const char *const methods[] = TABLE_METHODS;
 
 /* --- loading ------------------------------------------------------------------------------------------------------- */
@@ -388,6 +388,9 @@ static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 			if (!ref_ok(d, p + 8 + 8 * k, 0, 4096))
 				return false;
 	}
+	for (uint32_t i = 0; (p = dest_value_at(d, SECT_PLACES, PLACE_SIZE, i)) != NULL; i++)
+		if (!ref_ok(d, p, 1, 256))
+			return false;
 	return true;
 }
 
@@ -535,6 +538,8 @@ const char *dest_value_check(struct str v, uint32_t secrets)
 		return "a destination's length";
 	if ((d.p[DEST_FLAGS] & ~DEST_FLAGS_ALL) != 0 || (d.p[DEST_TLS_MIN] != 0 && d.p[DEST_TLS_MIN] != 12 && d.p[DEST_TLS_MIN] != 13))
 		return "a destination's flags";
+	if (d.p[DEST_CARE] > FOREIGN_PASS || d.p[DEST_CARE + 1] > 1 || le16(d.p + DEST_CARE + 2) != 0)
+		return "a destination's care for credentials";
 	if (!ip_ok(d.p + DEST_CONNECT_IP, true) || (d.p[DEST_CONNECT_IP] == 0) != (le16(d.p + DEST_CONNECT_PORT) == 0) || d.p[DEST_CONNECT_IP + 17] != 0 || le16(d.p + DEST_CONNECT_IP + 18) != 0)
 		return "a destination's connect";
 	if (!ref_ok(&d, d.p + DEST_HOST, 1, CANON_HOST_MAX) || !ref_ok(&d, d.p + DEST_ID, 1, UINT16_MAX) || !ref_ok(&d, d.p + DEST_SOURCE, 1, UINT16_MAX))

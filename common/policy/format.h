@@ -26,7 +26,7 @@
 #include "../base/buf.h"
 
 #define TABLE_MAGIC "SPTABLE\0"
-#define TABLE_FORMAT 4u
+#define TABLE_FORMAT 5u
 #define TABLE_DEST_MAX 1000000u
 #define TABLE_SECRET_MAX 10000u
 enum { TABLE_FLAG_EXPLAIN = 1 };
@@ -36,7 +36,7 @@ enum { WILD_DOUBLE = 1, WILD_DENY = 2, WILD_FLAGS_ALL = 3 };
 enum { KEY_HEADER = 0, KEY_SECRET = 1, KEY_SANDBOX = 2, KEY_DEST = 3 };
 
 enum { DEST_FLAG_LOG_QUERY = 1, DEST_FLAG_ENCODED_SLASH = 2, DEST_FLAG_EMPTY_SEGMENTS = 4, DEST_FLAG_RAW = 8, DEST_FLAG_ALPN_H1 = 16, DEST_FLAG_ALPN_H2 = 32, DEST_FLAGS_ALL = 63 };
-enum dest_section { SECT_ADDRESSES = 0, SECT_CAS, SECT_PINS, SECT_INJECTS, SECT_RULES, SECT_METHODS, SECT_NODES, SECT_SLOTS, SECT_PARTS, SECT_ACCEPTS, SECT_TEXTS, SECTIONS };
+enum dest_section { SECT_ADDRESSES = 0, SECT_CAS, SECT_PINS, SECT_INJECTS, SECT_RULES, SECT_METHODS, SECT_NODES, SECT_SLOTS, SECT_PARTS, SECT_ACCEPTS, SECT_PLACES, SECT_TEXTS, SECTIONS };
 enum {
 	/* fixed part */
 	DEST_INDEX = 0,        /* u32 */
@@ -48,7 +48,8 @@ enum {
 	DEST_ID = 36,          /* ref */
 	DEST_SOURCE = 44,      /* ref */
 	DEST_LIMITS = 52,      /* u64 request_body, u64 response_body, u32 head_ms, u32 idle_ms, u32 total_ms, u32 zero; 0: no limit of its own */
-	DEST_SECTIONS = 84,    /* SECTIONS x section */
+	DEST_CARE = 84,        /* u8 foreign (enum foreign), u8 scrub: 1 off, 2 zero */
+	DEST_SECTIONS = 88,    /* SECTIONS x section */
 	DEST_FIXED = DEST_SECTIONS + 8 * SECTIONS,
 	/* elements */
 	ADDRESS_SIZE = 20,     /* u8 family, 16 octets, u8 bits, 2 zero */
@@ -61,6 +62,7 @@ enum {
 	SLOT_SIZE = 16,        /* u32 hash, ref segment, u32 child; child 0: free */
 	PART_SIZE = 12,        /* ref pattern, u32 child */
 	ACCEPT_SIZE = 4,       /* u32 rule */
+	PLACE_SIZE = 8,        /* ref: a header field's name in lower case, or "?" and a query key */
 };
 enum { NODE_SLOTS = 0, NODE_SLOT_N = 4, NODE_PARTS = 8, NODE_PART_N = 12, NODE_ACCEPTS = 16, NODE_ACCEPT_N = 20, NODE_STAR = 24, NODE_DOUBLE_STAR = 28 };
 enum { ROOT_ALLOW = 0, ROOT_DENY = 1, ROOTS = 2 };

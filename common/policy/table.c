@@ -234,6 +234,9 @@ static int load_dest(const struct table *t, struct str value, struct dest *out)
 	out->alpn_h2 = (flags & DEST_FLAG_ALPN_H2) != 0;
 	out->pin_n = v.sect[SECT_PINS].n;
 	out->has_inject = v.sect[SECT_INJECTS].n > 0;
+	out->foreign = v.p[DEST_CARE];
+	out->scrub_off = v.p[DEST_CARE + 1] != 0;
+	out->has_places = v.sect[SECT_PLACES].n > 0;
 	return 1;
 }
 
@@ -466,6 +469,17 @@ bool dest_ca(const struct dest *d, unsigned i, struct str *der)
 		return false;
 	*der = dest_value_ref(&v, p);
 	return der->n > 0;
+}
+
+bool dest_place(const struct dest *d, unsigned i, struct str *place)
+{
+	struct dest_value v;
+	const uint8_t *p;
+
+	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_PLACES, PLACE_SIZE, i)) == NULL)
+		return false;
+	*place = dest_value_ref(&v, p);
+	return place->n > 0;
 }
 
 const uint8_t *dest_pin(const struct dest *d, unsigned i)

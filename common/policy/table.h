@@ -36,6 +36,9 @@ struct dest_limits {
 	uint32_t total_ms;      /* from the request's head to the end of the response */
 };
 
+/* What becomes of credentials of the sandbox's own on a destination with injections. */
+enum foreign { FOREIGN_REPLACE = 0, FOREIGN_REFUSE, FOREIGN_PASS };
+
 /* One destination: what a request to it needs. Loaded by value; strings borrow from the table. */
 struct dest {
 	const struct table *table;
@@ -57,6 +60,9 @@ struct dest {
 	bool has_inject;
 	struct canon_path_opts paths;
 	struct dest_limits limits;
+	enum foreign foreign;
+	bool scrub_off;       /* responses from there are not scrubbed */
+	bool has_places;      /* dest_place gives `credential_places` */
 };
 /*
  * 1 found: of the destinations that have this scheme and port and whose host is or stands for `host`, the most specific one,
@@ -81,6 +87,9 @@ struct str dest_host(const struct dest *d); /* its canonical host, or the patter
 bool dest_stands_for(const struct dest *d, struct str host); /* whether that is, or covers, this host */
 /* DER certificates that replace the public roots here. Returns false when i is past the last. */
 bool dest_ca(const struct dest *d, unsigned i, struct str *der);
+
+/* `credential_places`: a header field's name in lower case, or "?" and a query key as rules match it. False: i is past the last. */
+bool dest_place(const struct dest *d, unsigned i, struct str *place);
 
 /* The i-th pin: SHA-256 of a SubjectPublicKeyInfo, one of which must be in the verified chain. NULL when i is past the last. */
 const uint8_t *dest_pin(const struct dest *d, unsigned i);

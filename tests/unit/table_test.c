@@ -34,6 +34,9 @@ static const char sample[] = "version: 1\n"
 			     "    connect: 127.0.0.1:9000\n"
 			     "    tls: { min: \"1.3\", alpn: [http/1.1], pin: [\"sha256/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\"] }\n"
 			     "    log_query: true\n"
+			     "    foreign: refuse\n"
+			     "    scrub: off\n"
+			     "    credential_places: [X-Token, \"?Sig\"]\n"
 			     "    paths: { encoded_slash: keep, raw: true }\n"
 			     "    allow: [ { method: [GET, PUT], path: /x, id: named } ]\n"
 			     "    inject:\n"
@@ -97,6 +100,7 @@ static void accessors(void **state)
 	struct secret_decl s;
 	struct ip ip;
 	const char *why;
+	struct str place;
 	unsigned n = 0;
 
 	(void)state;
@@ -127,6 +131,7 @@ static void accessors(void **state)
 	assert_true(d.alpn_h1 && !d.alpn_h2 && d.pin_n == 1 && dest_pin(&d, 1) == NULL);
 	for (unsigned i = 0; i < 32; i++)
 		assert_int_equal(dest_pin(&d, 0)[i], i);
+	assert_true(d.foreign == FOREIGN_REFUSE && d.scrub_off && d.has_places && dest_place(&d, 0, &place) && str_eq(place, STR("x-token")) && dest_place(&d, 1, &place) && str_eq(place, STR("?Sig")) && !dest_place(&d, 2, &place));
 	assert_true(ip_eq(&d.connect_ip, &ip) && dest_addresses_listed(&d) && dest_address_ok(&d, &ip, &why));
 	assert_true(ip_parse(STR("8.8.8.8"), &ip) && !dest_address_ok(&d, &ip, &why)); /* listed are the only ones */
 	assert_true(ip_parse(STR("169.254.169.254"), &ip) && !dest_address_ok(&d, &ip, &why));
