@@ -61,11 +61,12 @@ void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d)
 	struct buf text = { 0 };
 	uint8_t digest[32];
 	struct str name = n->text;
+	const char *dir = l->source[l->file].dir;
 	char *path;
 	BIO *bio = NULL;
 	X509 *x;
 
-	if (l->dir == NULL) {
+	if (dir == NULL) {
 		ERROR_AT(l, n, "tls.ca cannot be read here");
 		return;
 	}
@@ -80,8 +81,8 @@ void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d)
 
 		while (str_starts(name, STR("./")))
 			name = str_mk(name.p + 2, name.n - 2);
-		if (strcmp(l->dir, ".") != 0)
-			buf_addf(&b, "%s/", strcmp(l->dir, "/") == 0 ? "" : l->dir);
+		if (strcmp(dir, ".") != 0)
+			buf_addf(&b, "%s/", strcmp(dir, "/") == 0 ? "" : dir);
 		buf_adds(&b, name);
 		path = arena_strz(l->a, buf_str(&b));
 		buf_fini(&b);

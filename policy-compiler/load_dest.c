@@ -10,6 +10,7 @@
 struct dest_ctx {
 	struct load *l;
 	struct pol_dest proto;
+	bool over; /* override: true */
 	struct str id;
 	struct canon_host *hosts;
 	unsigned host_n;
@@ -35,6 +36,19 @@ static void on_host(void *arg, const struct schema_row *row, const struct schema
 		if (load_host(c->l, v->items[i], &c->hosts[c->host_n]))
 			c->host_n++;
 	}
+}
+
+static void said(struct dest_ctx *c, unsigned which, const struct schema_value *v)
+{
+	c->proto.said |= 1u << which;
+	c->proto.said_over |= (unsigned)c->over << which;
+	c->proto.said_at[which] = place_of(c->l, v->key);
+}
+
+static void on_override(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct dest_ctx *)arg)->over = v->truth;
 }
 
 /* --- where it goes ------------------------------------------------------------------------------------------------- */
@@ -102,6 +116,7 @@ static void on_connect(void *arg, const struct schema_row *row, const struct sch
 		ERROR_AT(c->l, v->node, "`addresses` does not allow %s, where `connect` goes", h.text);
 	c->proto.connect_ip = h.ip;
 	c->proto.connect_port = port;
+	said(c, SAID_CONNECT, v);
 }
 
 /* --- tls, paths ---------------------------------------------------------------------------------------------------- */
@@ -112,12 +127,14 @@ static void on_ca(void *arg, const struct schema_row *row, const struct schema_v
 
 	(void)row;
 	load_ca(c->l, v->node, &c->proto);
+	said(c, SAID_CA, v);
 }
 
 static void on_tls_min(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
 	((struct dest_ctx *)arg)->proto.tls_min = str_eq(v->text, STR("1.2")) ? 12 : 13;
+	said(arg, SAID_TLS_MIN, v);
 }
 
 static void on_alpn(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -166,20 +183,23 @@ static void on_tls(void *arg, const struct schema_row *row, const struct schema_
 
 static void on_encoded_slash(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	(void)row, (void)v;
+	(void)row;
 	((struct dest_ctx *)arg)->proto.paths.encoded_slash_keep = true;
+	said(arg, SAID_ENCODED_SLASH, v);
 }
 
 static void on_empty_segments(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	(void)row, (void)v;
+	(void)row;
 	((struct dest_ctx *)arg)->proto.paths.empty_segments_keep = true;
+	said(arg, SAID_EMPTY_SEGMENTS, v);
 }
 
 static void on_raw(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
 	((struct dest_ctx *)arg)->proto.paths.raw = v->truth;
+	said(arg, SAID_RAW, v);
 }
 
 static const struct schema_row paths_rows[] = {
@@ -238,12 +258,14 @@ static void on_foreign(void *arg, const struct schema_row *row, const struct sch
 {
 	(void)row;
 	((struct dest_ctx *)arg)->proto.foreign = str_eq(v->text, STR("refuse")) ? FOREIGN_REFUSE : str_eq(v->text, STR("pass")) ? FOREIGN_PASS : FOREIGN_REPLACE;
+	said(arg, SAID_FOREIGN, v);
 }
 
 static void on_scrub(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
 	((struct dest_ctx *)arg)->proto.scrub_off = str_eq(v->text, STR("off"));
+	said(arg, SAID_SCRUB, v);
 }
 
 /* A header field's name, or "?" and a query key. Header fields are compared without regard to case. */
@@ -279,6 +301,7 @@ static void on_id(void *arg, const struct schema_row *row, const struct schema_v
 
 	(void)row;
 	c->id = v->text;
+	said(c, SAID_ID, v);
 	if (v->text.n > 200)
 		ERROR_AT(c->l, v->node, "an id has 200 characters at most");
 }
@@ -287,6 +310,7 @@ static void on_log_query(void *arg, const struct schema_row *row, const struct s
 {
 	(void)row;
 	((struct dest_ctx *)arg)->proto.log_query = v->truth;
+	said(arg, SAID_LOG_QUERY, v);
 }
 
 static void on_limits(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -297,8 +321,9 @@ static void on_limits(void *arg, const struct schema_row *row, const struct sche
 	load_limits(c->l, v->node, &c->proto.limits);
 }
 
-/* In an order in which each finds what it relies on: the scheme before ports and tls, addresses before connect, paths before rules. */
+/* In an order in which each finds what it relies on: override before all, the scheme before ports and tls, addresses before connect, paths before rules. */
 static const struct schema_row dest_rows[] = {
+	{ "override", SCHEMA_BOOL, false, on_override, NULL, 0, 0 },
 	{ "id", SCHEMA_TEXT, false, on_id, NULL, 0, 0 },
 	{ "scheme", SCHEMA_WORD, false, on_scheme, "https|http", 0, 0 },
 	{ "host", SCHEMA_ONE_OR_MORE, true, on_host, NULL, 0, 0 },
@@ -317,7 +342,6 @@ static const struct schema_row dest_rows[] = {
 	{ "scrub", SCHEMA_WORD, false, on_scrub, "on|off", 0, 0 },
 	{ "protocol", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
 	{ "acknowledge", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
-	{ "override", SCHEMA_LATER, false, NULL, "policies that build on others", 0, 0 },
 	{ "resolver", SCHEMA_LATER, false, NULL, "a resolver of its own", 0, 0 },
 	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },
 	{ "capture", SCHEMA_LATER, false, NULL, "capturing", 0, 0 },
@@ -368,6 +392,13 @@ static struct str rule_id(struct load *l, const struct pol_dest *d, const struct
 	return s;
 }
 
+void load_name_rules(struct load *l, struct pol_dest *d)
+{
+	for (unsigned i = 0; i < d->rule_n; i++)
+		if (!d->rules[i].id_given)
+			d->rules[i].id = rule_id(l, d, &d->rules[i]);
+}
+
 static struct pol_dest *new_dest(struct load *l)
 {
 	struct policy *p = l->p;
@@ -397,9 +428,7 @@ static void add_dest(struct dest_ctx *c, unsigned host, uint16_t port, bool sing
 	d->rules = arena_alloc(l->a, (d->rule_n + 1ul) * sizeof(*d->rules));
 	if (d->rule_n)
 		memcpy(d->rules, c->proto.rules, d->rule_n * sizeof(*d->rules));
-	for (unsigned i = 0; i < d->rule_n; i++)
-		if (!d->rules[i].id_given)
-			d->rules[i].id = rule_id(l, d, &d->rules[i]);
+	load_name_rules(l, d);
 	l->p->rule_n += d->rule_n;
 }
 
@@ -415,16 +444,16 @@ static void check_secret_hosts(struct dest_ctx *c)
 			for (unsigned k = 0; k < in->secret->host_n; k++)
 				ok = ok || host_text_covers(in->secret->hosts[k], str_mk(c->hosts[h].text, c->hosts[h].len));
 			if (!ok && memchr(c->hosts[h].text, '*', c->hosts[h].len) != NULL)
-				diag_error(c->l->d, in->at.line, in->at.col, "secret `%.*s` may not go to every host of %s: no entry of its `hosts` (line %u) covers that; give the hosts that it may go to a destination of their own", DIAG_STR(in->secret->name), c->hosts[h].text, in->secret->at.line);
+				load_error(c->l, in->at, "secret `%.*s` may not go to every host of %s: no entry of its `hosts` (%s) covers that; give the hosts that it may go to a destination of their own", DIAG_STR(in->secret->name), c->hosts[h].text, load_there(c->l, in->secret->at, in->at));
 			else if (!ok)
-				diag_error(c->l->d, in->at.line, in->at.col, "secret `%.*s` may not go to %s: its `hosts` (line %u) do not list it", DIAG_STR(in->secret->name), c->hosts[h].text, in->secret->at.line);
+				load_error(c->l, in->at, "secret `%.*s` may not go to %s: its `hosts` (%s) do not list it", DIAG_STR(in->secret->name), c->hosts[h].text, load_there(c->l, in->secret->at, in->at));
 		}
 	}
 }
 
 void load_destination(struct load *l, struct yaml_node *n)
 {
-	struct dest_ctx c = { .l = l, .proto = { .scheme = SCHEME_HTTPS, .at = place_of(n), .source = load_source(l, n) } };
+	struct dest_ctx c = { .l = l, .proto = { .scheme = SCHEME_HTTPS, .at = place_of(l, n), .source = load_source(l, n) } };
 	bool single;
 
 	if (!schema_parse(l->d, n, "a destination", SCHEMA_ROWS(dest_rows), &c) && c.host_n == 0)

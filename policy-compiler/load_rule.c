@@ -290,7 +290,7 @@ bool load_rule(struct load *l, struct yaml_node *n, const struct canon_path_opts
 {
 	struct rule_ctx c = { .l = l, .r = r, .path_node = n };
 
-	*r = (struct pol_rule){ .deny = deny, .source = load_source(l, n), .at = place_of(n) };
+	*r = (struct pol_rule){ .deny = deny, .source = load_source(l, n), .at = place_of(l, n) };
 	if (n->kind == YAML_TEXT) {
 		if (!split_text(l, n, &c.method, &c.path))
 			return false;

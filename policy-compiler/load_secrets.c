@@ -108,18 +108,26 @@ static const struct schema_row secret_rows[] = {
 void load_secrets(struct load *l, const struct yaml_node *map)
 {
 	struct policy *p = l->p;
+	struct pol_secret *before = p->secrets;
 
-	if (map->n > POLICY_SECRETS_MAX) {
+	if (map->n + p->secret_n > POLICY_SECRETS_MAX) {
 		ERROR_AT(l, map, "more than %u secrets", POLICY_SECRETS_MAX);
 		return;
 	}
-	p->secrets = arena_zalloc(l->a, (map->n + 1ul) * sizeof(*p->secrets));
+	p->secrets = arena_zalloc(l->a, (p->secret_n + map->n + 1ul) * sizeof(*p->secrets));
+	if (p->secret_n > 0)
+		memcpy(p->secrets, before, p->secret_n * sizeof(*before));
 	for (unsigned i = 0; i < map->n; i++) {
 		const struct yaml_node *key = map->items[2 * i], *v = map->items[2 * i + 1];
-		struct secret_ctx c = { .l = l, .s = { .name = key->text, .at = place_of(key) } };
+		struct secret_ctx c = { .l = l, .s = { .name = key->text, .at = place_of(l, key) } };
 
 		if (!load_secret_name_ok(key->text)) {
 			ERROR_AT(l, key, "a secret's name is 1 to 63 of a-z, A-Z, 0-9, -, _ and ., and begins with a letter or digit");
+			continue;
+		}
+		before = load_find_secret(p, key->text);
+		if (before != NULL) {
+			ERROR_AT(l, key, "secret `%.*s` is defined already, at %s: once in the whole", DIAG_STR(key->text), load_there(l, before->at, place_of(l, key)));
 			continue;
 		}
 		if (v->kind == YAML_TEXT) {
@@ -261,6 +269,13 @@ static const struct schema_row inject_rows[] = {
 
 static struct str place_name(const struct pol_inject *in) { return in->kind == INJECT_HEADER ? in->name : STR("Authorization"); }
 
+bool load_inject_place_same(const struct pol_inject *a, const struct pol_inject *b) { return str_ieq(place_name(a), place_name(b)); }
+
+bool load_inject_same(const struct pol_inject *a, const struct pol_inject *b)
+{
+	return a->kind == b->kind && a->secret == b->secret && str_eq(a->username, b->username) && str_eq(a->name, b->name) && str_eq(a->format, b->format) && str_eq(a->env, b->env);
+}
+
 void load_injects(struct load *l, const struct yaml_node *list, struct pol_dest *d)
 {
 	if (list->n > 0 && d->scheme != SCHEME_HTTPS) {
@@ -270,7 +285,7 @@ void load_injects(struct load *l, const struct yaml_node *list, struct pol_dest 
 	d->injects = arena_zalloc(l->a, (list->n + 1ul) * sizeof(*d->injects));
 	for (unsigned i = 0; i < list->n; i++) {
 		const struct yaml_node *n = list->items[i];
-		struct inject_ctx c = { .l = l, .in = { .at = place_of(n) } };
+		struct inject_ctx c = { .l = l, .in = { .at = place_of(l, n) } };
 
 		if (!schema_parse(l->d, n, "an injection", SCHEMA_ROWS(inject_rows), &c) || c.bad)
 			continue;

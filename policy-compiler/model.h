@@ -10,8 +10,14 @@
 #define POLICY_DESTS_MAX 1000000u
 #define POLICY_SECRETS_MAX 10000u
 
+#define POLICY_FILES_MAX 64u
+
 struct pol_place {
-	uint32_t line, col;
+	uint32_t file, line, col; /* file: of policy.files */
+};
+struct pol_file {
+	const char *name; /* as messages and sources have it */
+	uint64_t below;   /* bit per file: those that it extends, directly or not */
 };
 struct pol_secret {
 	struct str name, arg;
@@ -63,11 +69,16 @@ struct pol_inject {
 	struct str username, name, format, env;
 	struct pol_place at;
 };
+/* Scalars of a destination: two files cannot say different things. */
+enum { SAID_ID = 0, SAID_CONNECT, SAID_TLS_MIN, SAID_CA, SAID_LOG_QUERY, SAID_FOREIGN, SAID_SCRUB, SAID_ENCODED_SLASH, SAID_EMPTY_SEGMENTS, SAID_RAW, SAID_N };
 struct pol_dest {
 	enum scheme scheme;
 	struct canon_host host; /* text: a host, or the pattern of a wildcard */
 	uint16_t port;
 	bool port_written, id_given;
+	unsigned said;                  /* SAID_*: scalars that are written */
+	unsigned said_over;             /* of these, whether their destination has `override: true` */
+	struct pol_place said_at[SAID_N];
 	struct str id, source;
 	struct pol_place at;
 	struct cidr *addresses;
@@ -90,6 +101,7 @@ struct pol_dest {
 	unsigned rule_n;
 	struct pol_inject *injects;
 	unsigned inject_n;
+	bool merged; /* of several files */
 };
 /* One entry of `tests`: what the policy must say of a request. */
 struct pol_test {
@@ -106,9 +118,13 @@ struct pol_test {
 };
 struct pol_kv {
 	struct str key, value;
+	struct pol_place at;
+	bool over; /* its section has `override: true` */
 };
 struct policy {
 	struct arena mem;
+	struct pol_file files[POLICY_FILES_MAX]; /* the one that was asked for, then those that it extends */
+	unsigned file_n;
 	struct str name, description;
 	bool explain_denials;
 	struct dest_limits limits;
@@ -124,9 +140,9 @@ struct policy {
 	uint8_t digest[32];
 };
 
-/* Reads and checks one policy file. 0, or -1 when d->errors > 0. p is always to be freed. */
+/* Reads and checks one policy file and those that it extends. 0, or -1 when d->errors > 0. p is always to be freed. */
 int policy_load(struct policy *p, const char *path, struct diag *d);
-/* From memory: `dir` is where relative files are looked for (NULL: no file is read). */
+/* From memory: `dir` is where relative files are looked for (NULL: no file is read but those of the library). */
 int policy_parse(struct policy *p, const char *text, size_t n, const char *dir, struct diag *d);
 void policy_free(struct policy *p);
 

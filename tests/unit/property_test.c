@@ -8,10 +8,13 @@
 
 #include "common/policy/host_pattern.h"
 #include "policy-compiler/diff.h"
+#include "policy-compiler/load.h"
 
 #define PAIRS_DEFAULT 10000
 #define SEED_DEFAULT 20261130
 #define PAIRS_PER_POLICY 25
+#define COMPOSED 300u
+#define COMPOSED_REQUESTS 25u
 #define DIFFS 40u
 #define DIFF_REQUESTS 1500u
 
@@ -426,6 +429,129 @@ static void covers_is_inclusion(void **state)
 	buf_fini(&host);
 }
 
+/* --- a policy of two files ----------------------------------------------------------------------------------------- */
+
+static bool read_base(void *arg, const char *name, struct buf *out, const char **why)
+{
+	*why = "?";
+	if (strcmp(name, "base.yaml") != 0)
+		return false;
+	buf_adds(out, buf_str(arg));
+	return true;
+}
+
+static const struct pol_rule *first_that(const struct pol_dest *d, const struct facts *f, bool deny)
+{
+	unsigned failed;
+
+	for (unsigned i = 0; d != NULL && i < d->rule_n; i++)
+		if (d->rules[i].deny == deny && ref_method(&d->rules[i], f->method) && ref_path(&d->rules[i], f->path) && ref_cond(&d->rules[i], f, &failed) == COND_YES)
+			return &d->rules[i];
+	return NULL;
+}
+
+static bool denied_by(const struct policy *p, const struct facts *f)
+{
+	const struct pol_dest **all = calloc(p->dest_n + 1ul, sizeof(const struct pol_dest *));
+	unsigned n = ref_dests(p, f->scheme, f->host, f->port, all);
+	bool any = false;
+
+	for (unsigned i = 0; i < n; i++)
+		any = any || first_that(all[i], f, true) != NULL;
+	free(all);
+	return any;
+}
+
+/* Of each part the destination with the pattern that decides in the whole: its allow rules, and all denies of both. */
+static bool whole_allows(const struct policy *whole, const struct policy *part, const struct facts *f)
+{
+	const struct pol_dest *by = ref_dest(whole, f->scheme, f->host, f->port);
+
+	for (unsigned k = 0; k < 2; k++) {
+		if (denied_by(&part[k], f))
+			return false;
+	}
+	for (unsigned k = 0; by != NULL && k < 2; k++)
+		for (unsigned i = 0; i < part[k].dest_n; i++)
+			if (part[k].dests[i].scheme == by->scheme && part[k].dests[i].port == by->port && strcmp(part[k].dests[i].host.text, by->host.text) == 0 && first_that(&part[k].dests[i], f, false) != NULL)
+				return true;
+	return false;
+}
+
+/* What a policy that extends another says is what both say of it. */
+static void composition_unites(void **state)
+{
+	struct made m = { .seed = number("PROPERTY_SEED", SEED_DEFAULT) + 1 };
+	uint64_t r = m.seed;
+	struct buf base = { 0 }, top = { 0 }, host = { 0 }, path = { 0 };
+	unsigned allowed = 0, merged = 0, made = 0;
+
+	(void)state;
+	while (made < COMPOSED) {
+		struct load_reader reader = { read_base, &base };
+		struct diag d = { .file = "base.yaml" }, e = { .file = "top.yaml" }, g = { .file = "top.yaml" };
+		struct policy part[2], whole;
+		bool good;
+
+		made_policy(&base, &r);
+		made_policy(&m.text, &r);
+		/* the secret is the base's alone; what each says of it is another matter */
+		buf_clear(&top);
+		for (struct str s = buf_str(&m.text); s.n > 0;) {
+			const char *end = memchr(s.p, '\n', s.n);
+			struct str line = str_mk(s.p, (size_t)(end - s.p) + 1);
+
+			if (!str_starts(line, STR("secrets:")) && !str_starts(line, STR("  s: {")) && !str_starts(line, STR("    inject:")))
+				buf_adds(&top, line);
+			s = str_mk(end + 1, s.n - line.n);
+		}
+		good = policy_parse(&part[0], (const char *)buf_data(&base), buf_len(&base), NULL, &d) == 0 && d.warnings == 0;
+		good = policy_parse(&part[1], (const char *)buf_data(&top), buf_len(&top), NULL, &e) == 0 && e.warnings == 0 && good;
+		buf_addz(&top, "extends: [base.yaml]\n");
+		if (good && policy_read(&whole, buf_str(&top), ".", &reader, &g) < 0)
+			fail_msg("%.*s\n%.*s\n%.*s", (int)buf_len(&g.out), (const char *)buf_data(&g.out), (int)buf_len(&top), (const char *)buf_data(&top), (int)buf_len(&base), (const char *)buf_data(&base));
+		for (unsigned k = 0; good && k < COMPOSED_REQUESTS; k++) {
+			const struct pol_dest *near = &whole.dests[util_random(&r) % whole.dest_n];
+			struct facts f = { .scheme = near->scheme, .port = near->port, .method = str_of(PICK(&r, asked_methods)), .now_s = 1800000000 };
+			struct decision o;
+
+			made_instance(&host, &r, str_mk(near->host.text, near->host.len));
+			made_path(&path, &r, false);
+			f.host = buf_str(&host);
+			f.path = buf_str(&path);
+			ref_eval(&whole, &f, &o);
+			if (o.why == DECIDE_LOOK || o.why == DECIDE_CONTENT)
+				continue;
+			if ((o.verdict == VERDICT_ALLOW) != whole_allows(&whole, part, &f)) {
+				fprintf(stderr, "--- top\n%.*s--- base\n%.*s", (int)buf_len(&top), (const char *)buf_data(&top), (int)buf_len(&base), (const char *)buf_data(&base));
+				differ(&m, &f, "what both files say");
+			}
+			allowed += o.verdict == VERDICT_ALLOW;
+		}
+		for (unsigned i = 0; good && i < whole.dest_n; i++)
+			merged += whole.dests[i].merged;
+		if (good) {
+			struct table *t = util_table(&whole);
+
+			table_free(t);
+			made++;
+			policy_free(&whole);
+		}
+		policy_free(&part[0]);
+		policy_free(&part[1]);
+		diag_fini(&d);
+		diag_fini(&e);
+		diag_fini(&g);
+	}
+	print_message("%u policies of two files: %u destinations of both, %u of %u requests allowed\n", made, merged, allowed, made * COMPOSED_REQUESTS);
+	assert_true(merged > COMPOSED / 10 && allowed > COMPOSED);
+	buf_fini(&base);
+	buf_fini(&top);
+	buf_fini(&host);
+	buf_fini(&path);
+	buf_fini(&m.text);
+}
+
 /* The text without one of its rules; false if it has none. */
 static bool without_a_rule(const struct buf *text, uint64_t *r, struct buf *out)
 {
@@ -518,6 +644,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(table_is_reference),
 		cmocka_unit_test(covers_is_inclusion),
+		cmocka_unit_test(composition_unites),
 		cmocka_unit_test(diff_finds_what_changes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
