@@ -18,9 +18,16 @@ int asker_init(struct asker *k, const struct policy *p, struct err *err)
 	return 0;
 }
 
+int asker_within(struct asker *k, const struct boundary *b, struct err *err)
+{
+	k->boundary = b->is_text ? &b->p : NULL;
+	return table_open(&k->ceiling, b->fd, err);
+}
+
 void asker_fini(struct asker *k)
 {
 	table_free(k->t);
+	table_free(k->ceiling);
 	if (k->fd >= 0)
 		close(k->fd);
 	free(k->all);
@@ -93,13 +100,18 @@ int ask_url(struct asker *k, struct arena *a, struct str u, struct asked *o, str
 int ask_decide(struct asker *k, const struct asked *q, struct decision *d, struct err *err)
 {
 	struct decision ref;
-	struct dest dest;
+	struct dest dest, bound;
 	int found = table_find(k->t, q->f.scheme, q->f.host, q->f.port, &dest);
 
 	if (found < 0)
 		return err_set(err, EBADMSG, "the table cannot be read");
-	decide(k->t, found == 1 ? &dest : NULL, &q->f, d);
-	ref_eval(k->p, &q->f, &ref);
+	decide_within(k->t, found == 1 ? &dest : NULL, k->ceiling, k->ceiling != NULL && table_find(k->ceiling, q->f.scheme, q->f.host, q->f.port, &bound) == 1 ? &bound : NULL, &q->f, d);
+	if (k->ceiling != NULL && k->boundary == NULL)
+		return 0;
+	if (k->boundary != NULL)
+		ref_within(k->p, k->boundary, &q->f, &ref);
+	else
+		ref_eval(k->p, &q->f, &ref);
 	if (d->verdict != ref.verdict || d->why != ref.why || d->need != ref.need || !str_eq(d->rule, ref.rule) || !str_eq(d->source, ref.source))
 		return err_set(err, EPROTO, "the table and the reference evaluator differ on this request (a fault of sallyport's own; the table says %s)", d->verdict == VERDICT_ALLOW ? "allow" : "deny");
 	return 0;

@@ -16,7 +16,7 @@ struct statement {
 	enum kind kind;
 	struct str text;
 	uint64_t bound; /* of a limit: smaller is narrower, 0 none */
-	bool is_bound;
+	bool is_bound, counted; /* counted: it is there, or not; of others each destination has one */
 };
 struct statements {
 	struct arena *a;
@@ -47,6 +47,49 @@ static void add_bound(struct statements *ss, const char *what, const char *key, 
 
 	s->is_bound = true;
 	s->bound = value;
+}
+
+static const char *window_name(uint32_t seconds) { return seconds == 1 ? "s" : seconds == 60 ? "m" : seconds == 3600 ? "h" : "d"; }
+
+static void add_counted(struct statements *ss, const char *what, const char *key, const char *in, uint64_t amount)
+{
+	struct statement *s = add(ss, RESTRICTS, "%s: %s%s", what, key, in);
+
+	s->is_bound = s->counted = true;
+	s->bound = amount;
+}
+
+static void of_rates(struct statements *ss, const char *what, const struct pol_limits *l)
+{
+	static const char *const names[RATE_KINDS] = { [RATE_REQUESTS] = "limits.requests per ", [RATE_UPLOAD] = "limits.upload per ", [RATE_DOWNLOAD] = "limits.download per ", [RATE_CONCURRENT] = "limits.concurrent" };
+
+	for (unsigned i = 0; i < l->rate_n; i++)
+		add_counted(ss, what, names[l->rates[i].kind], l->rates[i].window_s ? window_name(l->rates[i].window_s) : "", l->rates[i].amount);
+}
+
+/* Limits of single rules, by their ids. */
+static void of_rules(struct statements *ss, const struct pol_dest *d)
+{
+	char what[300];
+
+	for (unsigned i = 0; i < d->rule_n; i++) {
+		const struct pol_rule *r = &d->rules[i];
+		const struct dest_limits *s = &r->limits.sizes;
+		const struct {
+			const char *key;
+			uint64_t value;
+		} sizes[] = { { "request_body", s->request_body }, { "response_body", s->response_body }, { "head", s->head_ms }, { "idle", s->idle_ms }, { "total", s->total_ms } };
+
+		if (r->deny)
+			continue;
+		snprintf(what, sizeof(what), "rule %.*s", DIAG_STR(r->id));
+		of_rates(ss, what, &r->limits);
+		for (unsigned k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
+			if (sizes[k].value != 0)
+				add_counted(ss, what, "limits.", sizes[k].key, sizes[k].value);
+		if (r->cond != NULL && (r->cond->parts & COND_USES))
+			add_counted(ss, what, "uses", "", r->cond->uses);
+	}
 }
 
 static void of_secret(struct statements *ss, const struct pol_secret *s)
@@ -107,11 +150,13 @@ static void of_dest(struct statements *ss, const struct pol_dest *d)
 		if (in->env.n > 0)
 			add(ss, GRANTS, "%s: the variable %.*s stands for %.*s", name, DIAG_STR(in->env), DIAG_STR(in->secret->name));
 	}
-	add_bound(ss, name, "request_body", d->limits.request_body);
-	add_bound(ss, name, "response_body", d->limits.response_body);
-	add_bound(ss, name, "head", d->limits.head_ms);
-	add_bound(ss, name, "idle", d->limits.idle_ms);
-	add_bound(ss, name, "total", d->limits.total_ms);
+	add_bound(ss, name, "request_body", d->limits.sizes.request_body);
+	add_bound(ss, name, "response_body", d->limits.sizes.response_body);
+	add_bound(ss, name, "head", d->limits.sizes.head_ms);
+	add_bound(ss, name, "idle", d->limits.sizes.idle_ms);
+	add_bound(ss, name, "total", d->limits.sizes.total_ms);
+	of_rates(ss, name, &d->limits);
+	of_rules(ss, d);
 }
 
 static enum kind of_sandbox_key(struct str key)
@@ -133,11 +178,18 @@ static void of_policy(struct statements *ss, const struct policy *p)
 		of_secret(ss, &p->secrets[i]);
 	for (unsigned i = 0; i < p->dest_n; i++)
 		of_dest(ss, &p->dests[i]);
-	add_bound(ss, "the policy", "request_body", p->limits.request_body);
-	add_bound(ss, "the policy", "response_body", p->limits.response_body);
-	add_bound(ss, "the policy", "head", p->limits.head_ms);
-	add_bound(ss, "the policy", "idle", p->limits.idle_ms);
-	add_bound(ss, "the policy", "total", p->limits.total_ms);
+	add_bound(ss, "the policy", "request_body", p->limits.sizes.request_body);
+	add_bound(ss, "the policy", "response_body", p->limits.sizes.response_body);
+	add_bound(ss, "the policy", "head", p->limits.sizes.head_ms);
+	add_bound(ss, "the policy", "idle", p->limits.sizes.idle_ms);
+	add_bound(ss, "the policy", "total", p->limits.sizes.total_ms);
+	of_rates(ss, "the policy", &p->limits);
+	if (p->observe_until != 0) {
+		struct statement *s = add(ss, GRANTS, "mode observe, until (seconds since 1970)");
+
+		s->is_bound = s->counted = true;
+		s->bound = p->observe_until;
+	}
 	if (p->explain_denials)
 		add(ss, EITHER, "explain_denials: refusals are explained inside");
 	for (unsigned i = 0; i < p->sandbox_n; i++)
@@ -159,12 +211,14 @@ static void changed(struct diff_changes *cs, const struct statement *s, bool app
 	struct diff_change *c;
 	struct buf b = { 0 };
 
-	if (s->is_bound) /* a destination with its limits, none of which is set */
+	if (s->is_bound && !s->counted) /* a destination with its limits, none of which is set */
 		return;
 	c = diff_add(cs);
 	c->wider = s->kind == EITHER || (s->kind == GRANTS) == appears;
 	c->narrower = s->kind == EITHER || (s->kind == GRANTS) != appears;
 	buf_addf(&b, "%s: %.*s", appears ? "new" : "gone", DIAG_STR(s->text));
+	if (s->counted)
+		buf_addf(&b, ": %llu", (unsigned long long)s->bound);
 	c->text = arena_str(&cs->a, buf_str(&b));
 	buf_fini(&b);
 }

@@ -46,6 +46,8 @@ static const char *cond_text(unsigned failed)
 		return "its query does not match";
 	if (failed & COND_HEADERS)
 		return "its headers do not match";
+	if (failed & COND_USES)
+		return "it is used up (`uses`)";
 	return failed & COND_REGEX ? "its regular expression does not match" : "its condition on content does not hold";
 }
 
@@ -80,7 +82,7 @@ static void near_rules(struct story *s, const struct pol_dest *d)
 
 static void find_near(struct story *s)
 {
-	if (s->d.verdict == VERDICT_ALLOW)
+	if (s->d.verdict == VERDICT_ALLOW || s->d.by_boundary)
 		return;
 	for (unsigned i = 0; s->dest == NULL && i < s->p->dest_n && s->other == NULL; i++)
 		if (ref_host(str_mk(s->p->dests[i].host.text, s->p->dests[i].host.len), s->q.f.host))
@@ -108,7 +110,7 @@ static void print_text(const struct story *s, FILE *f)
 {
 	bool allow = s->q.malformed == NULL && s->d.verdict == VERDICT_ALLOW;
 
-	fprintf(f, "%s: %s\n", allow ? "allow" : "deny", why_text(s));
+	fprintf(f, "%s: %s%s\n", allow ? "allow" : "deny", s->d.by_boundary ? "the boundary: " : "", why_text(s));
 	if (s->q.malformed != NULL) {
 		fprintf(f, "  check: %s\n", s->q.malformed);
 		return;
@@ -172,6 +174,10 @@ static void print_json(const struct story *s, FILE *f)
 	jsonw_open(&w, '{');
 	jsonw_kz(&w, "verdict", allow ? "allow" : "deny");
 	jsonw_kz(&w, "why", why_text(s));
+	if (s->d.by_boundary) {
+		jsonw_key(&w, "boundary");
+		jsonw_bool(&w, true);
+	}
 	if (s->q.malformed != NULL)
 		jsonw_kz(&w, "malformed", s->q.malformed);
 	json_text(&w, "rule", s->d.rule);
@@ -192,7 +198,7 @@ static void print_json(const struct story *s, FILE *f)
 	buf_fini(&b);
 }
 
-int explain(struct policy *p, const struct explain_request *r, bool json, FILE *out, struct err *err)
+int explain(struct policy *p, const struct boundary *b, const struct explain_request *r, bool json, FILE *out, struct err *err)
 {
 	struct story s = { .p = p };
 	struct asker k;
@@ -201,6 +207,8 @@ int explain(struct policy *p, const struct explain_request *r, bool json, FILE *
 	s.q.f = (struct facts){ .method = str_of(r->method), .has_content = r->content, .content = r->held, .now_s = r->now_s, .field = header_at, .field_arg = r };
 	if (asker_init(&k, p, err) < 0)
 		return 3;
+	if (b != NULL && asker_within(&k, b, err) < 0)
+		goto out;
 	if (ask_url(&k, &p->mem, str_of(r->url), &s.q, err) < 0) {
 		ret = 2;
 		goto out;

@@ -89,11 +89,11 @@ static void on_explain(void *arg, const struct schema_row *row, const struct sch
 static void on_limits(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	struct load *l = arg;
-	struct dest_limits limits = { 0 };
+	struct pol_limits limits = { 0 };
 
 	(void)row;
 	load_limits(l, v->node, &limits);
-	l->p->limits = limits_both(&l->p->limits, &limits);
+	load_limits_unite(l->a, &l->p->limits, &limits);
 }
 
 static void on_extends(void *arg, const struct schema_row *row, const struct schema_value *v) { (void)arg, (void)row, (void)v; /* load_files.c has done it */ }

@@ -61,7 +61,8 @@ void load_merge_dests(struct load *l); /* sorts them, unites what is of differen
 struct str load_source(struct load *l, const struct yaml_node *n); /* FILE:LINE */
 /* A host, or a wildcard (host_pattern.h) in h->text. False: reported. */
 bool load_host(struct load *l, const struct yaml_node *n, struct canon_host *h);
-void load_limits(struct load *l, const struct yaml_node *n, struct dest_limits *to);
+void load_limits(struct load *l, const struct yaml_node *n, struct pol_limits *to);
+void load_limits_unite(struct arena *a, struct pol_limits *to, const struct pol_limits *from);
 bool load_secret_name_ok(struct str s);
 bool load_field_name_ok(struct str s); /* a header field that is not part of the framing */
 struct pol_secret *load_find_secret(struct policy *p, struct str name);

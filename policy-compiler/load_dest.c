@@ -392,11 +392,27 @@ static struct str rule_id(struct load *l, const struct pol_dest *d, const struct
 	return s;
 }
 
+static struct pol_cond *copy_cond(struct load *l, const struct pol_cond *c)
+{
+	struct pol_cond *copy = arena_alloc(l->a, sizeof(*copy));
+
+	*copy = *c;
+	return copy;
+}
+
 void load_name_rules(struct load *l, struct pol_dest *d)
 {
 	for (unsigned i = 0; i < d->rule_n; i++)
 		if (!d->rules[i].id_given)
 			d->rules[i].id = rule_id(l, d, &d->rules[i]);
+	for (unsigned i = 0; i < d->rule_n; i++) {
+		struct pol_rule *r = &d->rules[i];
+
+		if (r->cond == NULL || (r->cond->parts & COND_USES) == 0)
+			continue;
+		r->cond = copy_cond(l, r->cond); /* each of a list of hosts has a counter of its own */
+		r->cond->uses_key = limit_key(d, r, RATE_USES, 0);
+	}
 }
 
 static struct pol_dest *new_dest(struct load *l)

@@ -158,7 +158,7 @@ static void merge(struct load *l, struct pol_dest *x, const struct pol_dest *y)
 	merge_lists(l, x, y);
 	merge_injects(l, x, y);
 	merge_rules(l, x, y);
-	x->limits = limits_both(&x->limits, &y->limits);
+	load_limits_unite(l->a, &x->limits, &y->limits);
 	x->port_written = x->port_written || y->port_written;
 	x->merged = true;
 }

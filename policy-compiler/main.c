@@ -25,10 +25,10 @@ enum { EXIT_GOOD = 0, EXIT_FOUND = 1, EXIT_USAGE = 2 };
 
 static int usage(FILE *f)
 {
-	fprintf(f, "usage: sallyport policy check FILE...\n"
-		   "       sallyport policy compile [--trusted] [--state DIR] FILE -o TABLE\n"
+	fprintf(f, "usage: sallyport policy check [--boundary FILE] FILE...\n"
+		   "       sallyport policy compile [--boundary FILE] [--trusted] [--state DIR] FILE -o TABLE\n"
 		   "       sallyport policy test [--junit] FILE\n"
-		   "       sallyport policy explain [--json] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
+		   "       sallyport policy explain [--json] [--boundary FILE] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
 		   "       sallyport policy fmt [--check | -w] FILE...\n"
 		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW\n"
 		   "       sallyport policy replay [--json] FILE LOG...\n"
@@ -75,17 +75,41 @@ static unsigned open_queries(const struct policy *p)
 	return n;
 }
 
+/* Whether the policy lies within; it is told if not. name NULL: there is no boundary. */
+static bool lies_within(const struct policy *p, const char *file, const char *name)
+{
+	struct boundary b = { .fd = -1 };
+	struct err err = ERR_INIT;
+	int n = 0;
+
+	if (name == NULL)
+		return true;
+	if (boundary_open(&b, name, stderr, &err) < 0 || (n = boundary_exceeded(&b, p, file, stderr, &err)) < 0) {
+		fail(EXIT_FOUND, &err);
+		n = -1;
+	}
+	boundary_close(&b);
+	return n == 0;
+}
+
 static int cmd_check(int argc, char **argv)
 {
-	int ret = EXIT_GOOD;
+	static const struct option options[] = { { "boundary", 1, NULL, 'b' }, { 0 } };
+	const char *boundary = NULL;
+	int o, ret = EXIT_GOOD;
 
-	if (getopt_long(argc, argv, "", (const struct option[]){ { 0 } }, NULL) != -1 || optind == argc)
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o != 'b')
+			return usage(stderr);
+		boundary = optarg;
+	}
+	if (optind == argc)
 		return usage(stderr);
 	for (int i = optind; i < argc; i++) {
 		struct policy p;
 		unsigned warnings;
 
-		if (load(&p, argv[i], &warnings) < 0) {
+		if (load(&p, argv[i], &warnings) < 0 || !lies_within(&p, argv[i], boundary)) {
 			ret = EXIT_FOUND;
 		} else {
 			unsigned open = open_queries(&p);
@@ -152,8 +176,8 @@ static int cmd_test(int argc, char **argv)
 
 static int cmd_compile(int argc, char **argv)
 {
-	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { 0 } };
-	const char *out = NULL, *state = NULL;
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { "boundary", 1, NULL, 'b' }, { 0 } };
+	const char *out = NULL, *state = NULL, *boundary = NULL;
 	bool only_trusted = false;
 	struct policy p;
 	struct err err = ERR_INIT;
@@ -166,13 +190,15 @@ static int cmd_compile(int argc, char **argv)
 			state = optarg;
 		else if (o == 't')
 			only_trusted = true;
+		else if (o == 'b')
+			boundary = optarg;
 		else
 			return usage(stderr);
 	}
 	if (out == NULL || out[0] == 0 || optind + 1 != argc)
 		return usage(stderr);
 	/* the same octets are digested, checked and compiled: nobody can change the file in between */
-	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && tests_pass(&p, argv[optind]))
+	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && lies_within(&p, argv[optind], boundary) && tests_pass(&p, argv[optind]))
 		ret = policy_write(&p, out, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
 	policy_free(&p);
 	return ret;
@@ -195,7 +221,9 @@ static int read_file(const char *file, size_t max, struct buf *b, struct err *er
 
 static int cmd_explain(int argc, char **argv)
 {
-	static const struct option options[] = { { "json", 0, NULL, 'j' }, { "content", 0, NULL, 'c' }, { "header", 1, NULL, 'H' }, { "data", 1, NULL, 'd' }, { "at", 1, NULL, 'a' }, { 0 } };
+	static const struct option options[] = { { "json", 0, NULL, 'j' }, { "content", 0, NULL, 'c' }, { "header", 1, NULL, 'H' }, { "data", 1, NULL, 'd' }, { "at", 1, NULL, 'a' }, { "boundary", 1, NULL, 'b' }, { 0 } };
+	const char *ceiling = NULL;
+	struct boundary b = { .fd = -1 };
 	struct explain_request r = { .now_s = (uint64_t)time(NULL) };
 	bool json = false;
 	struct policy p;
@@ -207,6 +235,8 @@ static int cmd_explain(int argc, char **argv)
 	while ((o = getopt_long(argc, argv, "H:", options, NULL)) != -1) {
 		if (o == 'j')
 			json = true;
+		else if (o == 'b')
+			ceiling = optarg;
 		else if (o == 'c')
 			r.content = true;
 		else if (o == 'H' && strchr(optarg, ':') != NULL && r.header_n < EXPLAIN_HEADERS_MAX)
@@ -233,10 +263,11 @@ static int cmd_explain(int argc, char **argv)
 	if (load(&p, argv[optind], NULL) < 0) {
 		ret = EXIT_FOUND;
 	} else {
-		ret = explain(&p, &r, json, stdout, &err);
+		ret = ceiling != NULL && boundary_open(&b, ceiling, stderr, &err) < 0 ? 3 : explain(&p, ceiling != NULL ? &b : NULL, &r, json, stdout, &err);
 		if (ret > 1)
 			ret = fail(ret, &err);
 	}
+	boundary_close(&b);
 	policy_free(&p);
 out:
 	buf_fini(&content);

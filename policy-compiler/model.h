@@ -41,6 +41,16 @@ struct pol_values {
 	struct pol_value *v;
 	unsigned n;
 };
+struct pol_rate { /* of limits: what is counted over time */
+	enum rate_kind kind;
+	uint64_t amount;
+	uint32_t window_s;
+};
+struct pol_limits {
+	struct dest_limits sizes;
+	struct pol_rate *rates; /* all of them hold */
+	unsigned rate_n;
+};
 struct pol_cond {
 	unsigned parts; /* COND_* */
 	uint64_t from_s, until_s;
@@ -51,6 +61,8 @@ struct pol_cond {
 	bool git_delete;
 	struct pol_texts fields, names, tools, methods, refs;
 	struct pol_values values; /* of JSON, or a tool's arguments */
+	uint64_t uses;
+	uint64_t uses_key; /* known when the rule has its name */
 };
 struct pol_rule {
 	bool deny, any;
@@ -59,6 +71,7 @@ struct pol_rule {
 	struct str pattern; /* canonical match form */
 	struct str written; /* as in the file, without the method */
 	struct pol_cond *cond; /* or NULL */
+	struct pol_limits limits;
 	struct str id, source;
 	bool id_given;
 	struct pol_place at;
@@ -96,7 +109,7 @@ struct pol_dest {
 	struct str *places; /* further places of credentials: dest_place */
 	unsigned place_n;
 	struct canon_path_opts paths;
-	struct dest_limits limits; /* its own; those of the policy hold too */
+	struct pol_limits limits; /* its own; those of the policy hold too */
 	struct pol_rule *rules; /* allow and deny, those of allow first */
 	unsigned rule_n;
 	struct pol_inject *injects;
@@ -127,7 +140,8 @@ struct policy {
 	unsigned file_n;
 	struct str name, description;
 	bool explain_denials;
-	struct dest_limits limits;
+	struct pol_limits limits;
+	uint64_t observe_until; /* mode: observe; 0: it enforces */
 	struct pol_secret *secrets;
 	unsigned secret_n;
 	struct pol_dest *dests; /* sorted by scheme, port, host text; one with the port written before one without */
@@ -156,6 +170,7 @@ struct dest_limits limits_both(const struct dest_limits *a, const struct dest_li
 
 /* The slow, obvious evaluator: what the table must agree with. */
 void ref_eval(const struct policy *p, const struct facts *f, struct decision *out);
+void ref_within(const struct policy *p, const struct policy *boundary, const struct facts *f, struct decision *out);
 /* The destination that decides, or NULL. */
 const struct pol_dest *ref_dest(const struct policy *p, enum scheme scheme, struct str host, uint16_t port);
 /* All that match, the most specific first; returns how many. out has room for p->dest_n. */
@@ -165,6 +180,9 @@ bool ref_method(const struct pol_rule *r, struct str method);
 bool ref_path(const struct pol_rule *r, struct str path);
 /* The conditions of a rule; *failed: those that do not fit. */
 enum cond_result ref_cond(const struct pol_rule *r, const struct facts *f, unsigned *failed);
+
+/* The key of a limit's counter: of the whole policy (d NULL), of a destination (r NULL), of a rule. */
+uint64_t limit_key(const struct pol_dest *d, const struct pol_rule *r, enum rate_kind kind, uint32_t window_s);
 
 /* Appends a rule's conditions as the table holds them. */
 void cond_encode(const struct pol_cond *c, struct buf *out);

@@ -318,3 +318,25 @@ void ref_eval(const struct policy *p, const struct facts *f, struct decision *o)
 out:
 	free(all);
 }
+
+/* Both must let it pass; what either has to look at is looked at. */
+void ref_within(const struct policy *p, const struct policy *boundary, const struct facts *f, struct decision *o)
+{
+	struct decision a, b;
+
+	ref_eval(p, f, &a);
+	ref_eval(boundary, f, &b);
+	*o = a;
+	if (a.verdict == VERDICT_DENY && a.why != DECIDE_LOOK)
+		return;
+	if (b.verdict == VERDICT_DENY && b.why != DECIDE_LOOK) {
+		*o = b;
+		o->by_boundary = true;
+	} else if (b.why == DECIDE_LOOK) {
+		*o = b;
+		if (a.why == DECIDE_LOOK) {
+			o->source = a.source;
+			o->need = a.need > b.need ? a.need : b.need;
+		}
+	}
+}

@@ -191,6 +191,41 @@ static void rebase_slots(struct buf *b, uint32_t base)
 	}
 }
 
+static void put_rate(struct buf *b, enum rate_kind kind, uint32_t rule, uint64_t amount, uint32_t window_s, uint64_t key)
+{
+	put_u32(b, (uint32_t)kind);
+	put_u32(b, rule);
+	put_u64(b, amount);
+	put_u32(b, window_s);
+	put_u32(b, 0);
+	put_u64(b, key);
+}
+
+static void put_rates_of(struct buf *b, const struct pol_limits *l, const struct pol_dest *d, const struct pol_rule *r, uint32_t rule)
+{
+	for (unsigned i = 0; i < l->rate_n; i++)
+		put_rate(b, l->rates[i].kind, rule, l->rates[i].amount, l->rates[i].window_s, limit_key(d, r, l->rates[i].kind, l->rates[i].window_s));
+}
+
+/* Those of the policy, of the destination, of its rules. */
+static void put_rates(struct buf *b, const struct policy *p, const struct pol_dest *d)
+{
+	put_rates_of(b, &p->limits, NULL, NULL, RATE_OF_ALL);
+	put_rates_of(b, &d->limits, d, NULL, RATE_OF_ALL);
+	for (uint32_t i = 0; i < d->rule_n; i++) {
+		const struct pol_rule *r = &d->rules[i];
+		const struct dest_limits *s = &r->limits.sizes;
+		const uint64_t sizes[] = { s->request_body, s->response_body, s->head_ms, s->idle_ms, s->total_ms };
+
+		put_rates_of(b, &r->limits, d, r, i);
+		for (unsigned k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
+			if (sizes[k] != 0)
+				put_rate(b, (enum rate_kind)(RATE_REQUEST_BODY + k), i, sizes[k], 0, 0);
+		if (r->cond != NULL && (r->cond->parts & COND_USES))
+			put_rate(b, RATE_USES, i, r->cond->uses, 0, r->cond->uses_key);
+	}
+}
+
 static void put_limits(struct buf *out, const struct dest_limits *l)
 {
 	put_u64(out, l->request_body);
@@ -204,10 +239,10 @@ static void put_limits(struct buf *out, const struct dest_limits *l)
 /* shadowed: of the same key, without a port of its own; its deny rules count behind those of d. Or NULL. */
 static int put_dest(struct buf *out, const struct policy *p, const struct pol_dest *d, const struct pol_dest *shadowed, uint32_t index, struct err *err)
 {
-	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, 1 };
+	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, RATE_SIZE, 1 };
 	struct value v = { 0 };
 	struct buf names = { 0 };
-	struct dest_limits limits = limits_both(&p->limits, &d->limits);
+	struct dest_limits limits = limits_both(&p->limits.sizes, &d->limits.sizes);
 	struct trie t;
 	uint64_t at = DEST_FIXED, base = DEST_FIXED;
 	int ret = -1;
@@ -221,6 +256,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	if (shadowed != NULL)
 		put_rules(&v, shadowed, true, &t);
 	put_trie(&v, &t);
+	put_rates(&v.sect[SECT_RATES], p, d);
 	for (unsigned i = 0; i < SECT_TEXTS; i++)
 		base += buf_len(&v.sect[i]);
 	if (base + buf_len(&v.sect[SECT_TEXTS]) > INT32_MAX) {
@@ -355,6 +391,7 @@ static void put_header(struct buf *b, const struct policy *p, const struct keyed
 	for (unsigned i = 0; i < TABLE_DIGEST_LEN; i++) /* filled in at last */
 		put_u8(b, 0);
 	put_u8(b, p->explain_denials ? TABLE_FLAG_EXPLAIN : 0);
+	put_u64(b, p->observe_until);
 	put_str(b, STR(SP_VERSION));
 	put_str(b, p->name);
 	put_u32(b, dest_n);

@@ -192,6 +192,7 @@ static void decide_value(const struct deciding *by, const struct facts *f, struc
 	}
 	o->rule = r.id;
 	o->source = r.source;
+	o->rule_no = s.best;
 	if (o->why == DECIDE_ALLOWED)
 		o->verdict = VERDICT_ALLOW;
 }
@@ -270,4 +271,47 @@ void decide(const struct table *t, const struct dest *d, const struct facts *f, 
 	decide_value(&by, f, o);
 	if (o->verdict != VERDICT_ALLOW && o->why != DECIDE_DAMAGED)
 		other_methods(&by, f, o);
+}
+
+/* Of the methods that the policy would let through here, those that the boundary lets through too. */
+static void methods_within(const struct table *boundary, const struct dest *bd, const struct facts *f, struct decision *o)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < o->allowed_n; i++) {
+		struct facts g = *f;
+		struct decision b;
+
+		g.method = o->allowed[i];
+		g.has_content = false;
+		decide(boundary, bd, &g, &b);
+		if (b.verdict == VERDICT_ALLOW)
+			o->allowed[n++] = o->allowed[i];
+	}
+	o->allowed_n = n;
+}
+
+void decide_within(const struct table *t, const struct dest *d, const struct table *boundary, const struct dest *bd, const struct facts *f, struct decision *o)
+{
+	struct decision b;
+
+	decide(t, d, f, o);
+	if (boundary == NULL)
+		return;
+	if (o->why != DECIDE_ALLOWED && o->why != DECIDE_LOOK) {
+		methods_within(boundary, bd, f, o);
+		return;
+	}
+	decide(boundary, bd, f, &b);
+	if (b.why == DECIDE_ALLOWED) {
+		o->boundary_rule_no = b.rule_no;
+	} else if (b.why != DECIDE_LOOK) {
+		*o = b;
+		o->by_boundary = true;
+		o->allowed_n = 0;
+	} else if (o->why == DECIDE_ALLOWED) {
+		*o = b;
+	} else if (b.need > o->need) {
+		o->need = b.need;
+	}
 }

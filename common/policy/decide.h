@@ -13,6 +13,9 @@ struct decision {
 	enum verdict verdict;
 	enum decide_why why;
 	struct str rule;   /* id of the rule that decided, or empty */
+	uint32_t rule_no;  /* ALLOWED: its number in the destination, for dest_rate */
+	bool by_boundary;  /* it is the boundary that refuses: rule and source are its */
+	uint32_t boundary_rule_no; /* ALLOWED within a boundary: as rule_no, there */
 	struct str source; /* FILE:LINE of it, or of the destination */
 	enum body_need need; /* DECIDE_LOOK */
 	struct str allowed[DECIDE_METHODS_MAX]; /* on a denial: methods that would pass on this path (borrowed) */
@@ -20,4 +23,9 @@ struct decision {
 };
 /* d: as table_find gave it for the scheme, host and port of f, or NULL when it found none. Denies of other matching destinations are found through t. */
 void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *out);
+/*
+ * The same within a boundary: what passes must pass both. boundary NULL: there is none. bd: as table_find gave it from the
+ * boundary, or NULL.
+ */
+void decide_within(const struct table *t, const struct dest *d, const struct table *boundary, const struct dest *bd, const struct facts *f, struct decision *out);
 #endif

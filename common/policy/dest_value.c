@@ -8,7 +8,7 @@
 #include "glob.h"
 #include "host_pattern.h"
 
-static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, 1 };
+static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, RATE_SIZE, 1 };
 static const char *const methods[] = TABLE_METHODS;
 
 /* --- loading ------------------------------------------------------------------------------------------------------- */
@@ -394,6 +394,27 @@ static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 	return true;
 }
 
+static bool rates_ok(const struct dest_value *d)
+{
+	const uint8_t *p;
+
+	for (uint32_t i = 0; (p = dest_value_at(d, SECT_RATES, RATE_SIZE, i)) != NULL; i++) {
+		uint32_t rule = le32(p + 4), window = le32(p + 16);
+		uint64_t amount = le64(p + 8);
+		bool timed = p[0] == RATE_REQUESTS || p[0] == RATE_UPLOAD || p[0] == RATE_DOWNLOAD;
+
+		if (p[0] == RATE_NONE || p[0] >= RATE_KINDS || p[1] != 0 || le16(p + 2) != 0 || le32(p + 20) != 0 || amount == 0 || amount > LIMIT_BYTES_MAX)
+			return false;
+		if (timed ? window == 0 || window > RATE_WINDOW_MAX : window != 0)
+			return false;
+		if ((p[0] == RATE_HEAD || p[0] == RATE_IDLE || p[0] == RATE_TOTAL) && (amount < LIMIT_MS_MIN || amount > LIMIT_MS_MAX))
+			return false;
+		if (rule == RATE_OF_ALL ? p[0] >= RATE_USES : rule >= d->sect[SECT_RULES].n)
+			return false;
+	}
+	return true;
+}
+
 static const char *rules_wrong(const struct dest_value *d)
 {
 	static const char wrong[] = "a destination's rules";
@@ -550,6 +571,8 @@ const char *dest_value_check(struct str v, uint32_t secrets)
 		return "a destination's limits";
 	if (!lists_ok(&d, secrets))
 		return "a destination's addresses, certificates or injections";
+	if (!rates_ok(&d))
+		return "a destination's rates";
 	what = rules_wrong(&d);
 	if (what != NULL)
 		return what;

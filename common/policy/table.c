@@ -24,6 +24,7 @@ struct port_entry {
 /* Values of all destinations by number, made when first asked for. */
 struct numbered {
 	struct str *values;
+	struct port_entry *places;
 	uint32_t n;
 };
 struct table {
@@ -67,6 +68,7 @@ bool table_load_header(struct str v, struct header *h)
 	h->digest_at = c.at;
 	h->digest = cur_take(&c, TABLE_DIGEST_LEN);
 	h->flags = get_u8(&c);
+	h->observe_until = get_u64(&c);
 	h->compiler = get_str(&c);
 	h->name = get_str(&c);
 	h->dests = get_u32(&c);
@@ -162,8 +164,10 @@ void table_free(struct table *t)
 		return;
 	if (t->image.p != NULL)
 		munmap((void *)(uintptr_t)t->image.p, t->image.n);
-	if (t->dests != NULL)
+	if (t->dests != NULL) {
 		free(t->dests->values);
+		free(t->dests->places);
+	}
 	free(t->dests);
 	regexes_free(t->regexes);
 	free(t->ports);
@@ -173,6 +177,7 @@ void table_free(struct table *t)
 struct str table_name(const struct table *t) { return t->h.name; }
 const uint8_t *table_digest(const struct table *t) { return t->h.digest; }
 bool table_explain_denials(const struct table *t) { return (t->h.flags & TABLE_FLAG_EXPLAIN) != 0; }
+uint64_t table_observe_until(const struct table *t) { return t->h.observe_until; }
 struct regexes *table_regexes(const struct table *t) { return t->regexes; }
 bool table_port_known(const struct table *t, uint16_t port) { return (t->port_bits[port / 8] & 1u << port % 8) != 0; }
 
@@ -203,7 +208,7 @@ size_t table_key(uint8_t out[TABLE_KEY_MAX], uint8_t scheme, uint16_t port, stru
 
 /* --- destinations -------------------------------------------------------------------------------------------------- */
 
-static int load_dest(const struct table *t, struct str value, struct dest *out)
+static int load_dest(const struct table *t, enum scheme scheme, uint16_t port, struct str value, struct dest *out)
 {
 	struct dest_value v;
 	struct str host;
@@ -214,6 +219,8 @@ static int load_dest(const struct table *t, struct str value, struct dest *out)
 		return -1;
 	flags = v.p[DEST_FLAGS];
 	out->table = t;
+	out->scheme = scheme;
+	out->port = port;
 	out->value = v.p;
 	out->value_len = v.len;
 	out->id = dest_value_ref(&v, v.p + DEST_ID);
@@ -236,6 +243,7 @@ static int load_dest(const struct table *t, struct str value, struct dest *out)
 	out->has_inject = v.sect[SECT_INJECTS].n > 0;
 	out->foreign = v.p[DEST_CARE];
 	out->scrub_off = v.p[DEST_CARE + 1] != 0;
+	out->rate_n = v.sect[SECT_RATES].n;
 	out->has_places = v.sect[SECT_PLACES].n > 0;
 	return 1;
 }
@@ -330,7 +338,7 @@ int table_find(const struct table *t, enum scheme scheme, struct str host, uint1
 		return 0;
 	if (search_each(&s, false, take_first, &value) < 0)
 		return -1;
-	return value.p != NULL ? load_dest(t, value, out) : 0;
+	return value.p != NULL ? load_dest(t, scheme, port, value, out) : 0;
 }
 
 struct broader {
@@ -347,7 +355,7 @@ static bool on_broader(void *arg, struct str value)
 
 	if (octets(value) == b->than->value)
 		return true;
-	b->damaged = load_dest(b->than->table, value, &d) != 1;
+	b->damaged = load_dest(b->than->table, b->than->scheme, b->than->port, value, &d) != 1;
 	return !b->damaged && b->fn(b->arg, &d);
 }
 
@@ -376,8 +384,10 @@ static bool take_value(void *arg, struct str key, struct str value, struct err *
 	struct numbered *n = arg;
 
 	(void)err;
-	if (octets(key)[0] == KEY_DEST)
+	if (octets(key)[0] == KEY_DEST && key.n > 4) {
+		n->places[n->n] = (struct port_entry){ octets(key)[1], (uint16_t)(octets(key)[2] << 8 | octets(key)[3]) };
 		n->values[n->n++] = value;
+	}
 	return true;
 }
 
@@ -389,17 +399,20 @@ static bool numbered(const struct table *t)
 	if (n->values != NULL)
 		return true;
 	n->values = must_calloc(t->h.dests + 1ul, sizeof(struct str));
+	n->places = must_calloc(t->h.dests + 1ul, sizeof(*n->places));
 	if (image_walk(&t->image, take_value, n, &err) == 0 && n->n == t->h.dests)
 		return true;
 	free(n->values);
+	free(n->places);
 	n->values = NULL;
+	n->places = NULL;
 	n->n = 0;
 	return false;
 }
 
 bool table_dest_at(const struct table *t, uint32_t index, struct dest *out)
 {
-	return numbered(t) && index < t->dests->n && load_dest(t, t->dests->values[index], out) == 1;
+	return numbered(t) && index < t->dests->n && load_dest(t, (enum scheme)t->dests->places[index].scheme, t->dests->places[index].port, t->dests->values[index], out) == 1;
 }
 
 bool table_dest_each(const struct table *t, bool (*fn)(void *arg, const struct dest *d), void *arg)
@@ -409,7 +422,7 @@ bool table_dest_each(const struct table *t, bool (*fn)(void *arg, const struct d
 	if (!numbered(t))
 		return false;
 	for (uint32_t i = 0; i < t->dests->n; i++)
-		if (load_dest(t, t->dests->values[i], &d) != 1 || !fn(arg, &d))
+		if (load_dest(t, (enum scheme)t->dests->places[i].scheme, t->dests->places[i].port, t->dests->values[i], &d) != 1 || !fn(arg, &d))
 			return false;
 	return true;
 }
@@ -469,6 +482,50 @@ bool dest_ca(const struct dest *d, unsigned i, struct str *der)
 		return false;
 	*der = dest_value_ref(&v, p);
 	return der->n > 0;
+}
+
+bool dest_rate(const struct dest *d, unsigned i, struct rate *out)
+{
+	struct dest_value v;
+	const uint8_t *p;
+
+	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_RATES, RATE_SIZE, i)) == NULL || p[0] >= RATE_KINDS)
+		return false;
+	*out = (struct rate){ p[0], le32(p + 4), le64(p + 8), le32(p + 16), le64(p + 24) };
+	return true;
+}
+
+static uint64_t lesser(uint64_t a, uint64_t b) { return a == 0 || b < a ? b : a; }
+
+struct dest_limits dest_limits_of_rule(const struct dest *d, uint32_t rule)
+{
+	struct dest_limits l = d->limits;
+	struct rate r;
+
+	for (unsigned i = 0; i < d->rate_n && dest_rate(d, i, &r); i++) {
+		if (r.rule != rule || r.amount == 0)
+			continue;
+		switch (r.kind) {
+		case RATE_REQUEST_BODY:
+			l.request_body = lesser(l.request_body, r.amount);
+			break;
+		case RATE_RESPONSE_BODY:
+			l.response_body = lesser(l.response_body, r.amount);
+			break;
+		case RATE_HEAD:
+			l.head_ms = (uint32_t)lesser(l.head_ms, r.amount);
+			break;
+		case RATE_IDLE:
+			l.idle_ms = (uint32_t)lesser(l.idle_ms, r.amount);
+			break;
+		case RATE_TOTAL:
+			l.total_ms = (uint32_t)lesser(l.total_ms, r.amount);
+			break;
+		default:
+			break;
+		}
+	}
+	return l;
 }
 
 bool dest_place(const struct dest *d, unsigned i, struct str *place)
@@ -556,6 +613,20 @@ bool table_secret(const struct table *t, unsigned i, struct secret_decl *out)
 		return false;
 	out->index = i;
 	return true;
+}
+
+bool table_secret_host(const struct table *t, unsigned i, unsigned k, struct str *host)
+{
+	struct secret_decl s;
+	struct cursor c;
+	uint32_t n;
+
+	if (!find_secret(t, i, &s, &c))
+		return false;
+	n = get_u32(&c);
+	for (unsigned at = 0; k < n && at <= k; at++)
+		*host = get_str(&c);
+	return k < n;
 }
 
 bool table_secret_host_ok(const struct table *t, uint32_t i, struct str host)

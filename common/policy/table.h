@@ -24,6 +24,7 @@ void table_free(struct table *t);
 struct str table_name(const struct table *t);   /* policy name */
 const uint8_t *table_digest(const struct table *t);
 bool table_explain_denials(const struct table *t); /* default true */
+uint64_t table_observe_until(const struct table *t); /* `mode: observe`: seconds since 1970; 0: it enforces */
 struct regexes;
 struct regexes *table_regexes(const struct table *t); /* compiled when first asked for */
 
@@ -34,6 +35,19 @@ struct dest_limits {
 	uint32_t head_ms;       /* from the end of the request to the end of the response's head */
 	uint32_t idle_ms;       /* within an exchange, without an octet either way */
 	uint32_t total_ms;      /* from the request's head to the end of the response */
+};
+
+/*
+ * What else bounds a destination, or one of its rules: rates and budgets, which are counted over time, and sizes and times of
+ * single rules. A counter's key is the same in every generation in which the limit is.
+ */
+enum rate_kind { RATE_NONE = 0, RATE_REQUESTS, RATE_UPLOAD, RATE_DOWNLOAD, RATE_CONCURRENT, RATE_USES, RATE_REQUEST_BODY, RATE_RESPONSE_BODY, RATE_HEAD, RATE_IDLE, RATE_TOTAL, RATE_KINDS };
+struct rate {
+	enum rate_kind kind;
+	uint32_t rule;     /* number of the rule (decision.rule_no); UINT32_MAX: all of the destination's */
+	uint64_t amount;
+	uint32_t window_s; /* 0: no window, the sandbox's life */
+	uint64_t key;
 };
 
 /* What becomes of credentials of the sandbox's own on a destination with injections. */
@@ -47,6 +61,8 @@ struct dest {
 	struct str id;        /* HOST[:PORT] or the id given */
 	struct str source;    /* FILE:LINE */
 	uint32_t index;       /* stable number of the destination in this table: pool and cache keys */
+	enum scheme scheme;
+	uint16_t port;
 	bool wildcard;        /* dest_host is a pattern: the host of a request is another text */
 	bool tunnel;          /* protocol tcp or passthrough: bytes pass unread */
 	bool log_query;
@@ -63,6 +79,7 @@ struct dest {
 	enum foreign foreign;
 	bool scrub_off;       /* responses from there are not scrubbed */
 	bool has_places;      /* dest_place gives `credential_places` */
+	unsigned rate_n;      /* dest_rate gives them */
 };
 /*
  * 1 found: of the destinations that have this scheme and port and whose host is or stands for `host`, the most specific one,
@@ -88,6 +105,10 @@ bool dest_stands_for(const struct dest *d, struct str host); /* whether that is,
 /* DER certificates that replace the public roots here. Returns false when i is past the last. */
 bool dest_ca(const struct dest *d, unsigned i, struct str *der);
 
+bool dest_rate(const struct dest *d, unsigned i, struct rate *out);
+/* Its limits and those of the rule that decided: the smaller of each. */
+struct dest_limits dest_limits_of_rule(const struct dest *d, uint32_t rule);
+
 /* `credential_places`: a header field's name in lower case, or "?" and a query key as rules match it. False: i is past the last. */
 bool dest_place(const struct dest *d, unsigned i, struct str *place);
 
@@ -104,6 +125,7 @@ struct secret_decl {
 };
 unsigned table_secret_count(const struct table *t);
 bool table_secret(const struct table *t, unsigned i, struct secret_decl *out);
+bool table_secret_host(const struct table *t, unsigned i, unsigned k, struct str *host); /* the k-th of its hosts */
 /* secrets.*.hosts cover this host, or, of a wildcard destination, all that its pattern (dest_host) stands for. */
 bool table_secret_host_ok(const struct table *t, uint32_t secret_index, struct str host);
 

@@ -444,7 +444,7 @@ static int explains(struct policy *p, const char *method, const char *url, bool 
 
 	assert_non_null(f);
 	memset(out, 0, 4096);
-	ret = explain(p, &r, json, f, &err);
+	ret = explain(p, NULL, &r, json, f, &err);
 	fclose(f);
 	return ret;
 }
