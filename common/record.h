@@ -57,6 +57,8 @@
 	T(T_DNS_US, U) T(T_CONNECT_US, U) T(T_TLS_US, U) T(T_SECRET_US, U) T(T_FIRST_BYTE_US, U) \
 	T(SRC_PORT, U) \
 	T(SCRUBBED, U)  /* overwritten echoes */ \
+	T(BOUNDARY, U)  /* it is the boundary that refuses: rule and source are its */ \
+	T(OBSERVED, U)  /* it passed although no rule allows it: `mode: observe` */ \
 	T(ACTOR_PID, U) T(ACTOR_NAME, S) T(ACTOR_PATH, M)
 
 enum record_tag {

@@ -20,14 +20,18 @@ int asker_init(struct asker *k, const struct policy *p, struct err *err)
 
 int asker_within(struct asker *k, const struct boundary *b, struct err *err)
 {
+	struct table *t;
+
+	if (table_open(&t, b->fd, err) < 0)
+		return -1;
+	table_bind(k->t, t);
 	k->boundary = b->is_text ? &b->p : NULL;
-	return table_open(&k->ceiling, b->fd, err);
+	return 0;
 }
 
 void asker_fini(struct asker *k)
 {
 	table_free(k->t);
-	table_free(k->ceiling);
 	if (k->fd >= 0)
 		close(k->fd);
 	free(k->all);
@@ -100,13 +104,13 @@ int ask_url(struct asker *k, struct arena *a, struct str u, struct asked *o, str
 int ask_decide(struct asker *k, const struct asked *q, struct decision *d, struct err *err)
 {
 	struct decision ref;
-	struct dest dest, bound;
+	struct dest dest;
 	int found = table_find(k->t, q->f.scheme, q->f.host, q->f.port, &dest);
 
 	if (found < 0)
 		return err_set(err, EBADMSG, "the table cannot be read");
-	decide_within(k->t, found == 1 ? &dest : NULL, k->ceiling, k->ceiling != NULL && table_find(k->ceiling, q->f.scheme, q->f.host, q->f.port, &bound) == 1 ? &bound : NULL, &q->f, d);
-	if (k->ceiling != NULL && k->boundary == NULL)
+	decide(k->t, found == 1 ? &dest : NULL, &q->f, d);
+	if (table_boundary(k->t) != NULL && k->boundary == NULL) /* there is no text of it to ask */
 		return 0;
 	if (k->boundary != NULL)
 		ref_within(k->p, k->boundary, &q->f, &ref);

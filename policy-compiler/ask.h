@@ -9,7 +9,6 @@ struct asker {
 	struct table *t;
 	int fd;
 	const struct policy *boundary; /* or NULL: none, or it is a table only */
-	struct table *ceiling;         /* its table, or NULL */
 	const struct pol_dest **all; /* room for ask_url's */
 };
 int asker_init(struct asker *k, const struct policy *p, struct err *err);

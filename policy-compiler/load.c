@@ -86,6 +86,29 @@ static void on_explain(void *arg, const struct schema_row *row, const struct sch
 	}
 }
 
+static void on_mode(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	if (!str_eq(v->text, STR("observe")))
+		return;
+	l->mode = v->key;
+	if (l->file > 0)
+		ERROR_AT(l, v->key, "a policy that others extend does not observe: the first file says it, or none");
+}
+
+static void on_until(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	if (l->mode == NULL || l->file > 0)
+		ERROR_AT(l, v->key, "`until` belongs to `mode: observe`");
+	else if (!load_time(v->text, &l->p->observe_until) || l->p->observe_until == 0)
+		ERROR_AT(l, v->node, "`until` is a date, 2026-11-30 (its beginning, UTC), or a time, 2026-11-30T12:00:00Z");
+}
+
 static void on_limits(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	struct load *l = arg;
@@ -143,13 +166,13 @@ static const struct schema_row top_rows[] = {
 	{ "extends", SCHEMA_LIST, false, on_extends, NULL, 0, 0 },
 	{ "override", SCHEMA_BOOL, false, on_override, NULL, 0, 0 },
 	{ "explain_denials", SCHEMA_BOOL, false, on_explain, NULL, 0, 0 },
+	{ "mode", SCHEMA_WORD, false, on_mode, "enforce|observe", 0, 0 },
+	{ "until", SCHEMA_TEXT, false, on_until, NULL, 0, 0 },
 	{ "limits", SCHEMA_MAP, false, on_limits, NULL, 0, 0 },
 	{ "secrets", SCHEMA_MAP, false, on_part, NULL, 0, 0 },
 	{ "destinations", SCHEMA_LIST, false, on_part, NULL, 0, 0 },
 	{ "tests", SCHEMA_LIST, false, on_part, NULL, 0, 0 },
 	{ "sandbox", SCHEMA_MAP, false, on_part, NULL, 0, 0 },
-	{ "mode", SCHEMA_LATER, false, NULL, "observing", 0, 0 },
-	{ "until", SCHEMA_LATER, false, NULL, "observing", 0, 0 },
 	{ "vars", SCHEMA_LATER, false, NULL, "variables", 0, 0 },
 	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },
 };
@@ -293,6 +316,8 @@ static void read_policy(struct load *l, const char *text, size_t n)
 		}
 	}
 	load_in_file(l, 0);
+	if (l->mode != NULL && l->d->errors == 0 && p->observe_until == 0)
+		ERROR_AT(l, l->mode, "`mode: observe` needs `until`, the date from which on it enforces");
 	if (l->source[0].root != NULL)
 		check_whole(l);
 	if (l->file_n > 0)

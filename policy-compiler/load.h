@@ -31,6 +31,7 @@ struct load {
 	EVP_MD_CTX *files; /* of the digests of further files */
 	unsigned file_n;
 	unsigned file;     /* of p->files: what is being read */
+	const struct yaml_node *mode; /* mode: observe */
 	uint64_t over;     /* bit per file: `override: true` at its top */
 	struct pol_place explain_at; /* where explain_denials is said; line 0: nowhere */
 	struct load_source source[POLICY_FILES_MAX];

@@ -128,22 +128,9 @@ void load_limits(struct load *l, const struct yaml_node *n, struct pol_limits *t
 	schema_parse(l->d, n, "limits", SCHEMA_ROWS(limits_rows), &c);
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
-
-struct dest_limits limits_both(const struct dest_limits *a, const struct dest_limits *b)
-{
-	return (struct dest_limits){
-		.request_body = smaller(a->request_body, b->request_body),
-		.response_body = smaller(a->response_body, b->response_body),
-		.head_ms = (uint32_t)smaller(a->head_ms, b->head_ms),
-		.idle_ms = (uint32_t)smaller(a->idle_ms, b->idle_ms),
-		.total_ms = (uint32_t)smaller(a->total_ms, b->total_ms),
-	};
-}
-
 void load_limits_unite(struct arena *a, struct pol_limits *to, const struct pol_limits *from)
 {
-	to->sizes = limits_both(&to->sizes, &from->sizes);
+	to->sizes = dest_limits_both(&to->sizes, &from->sizes);
 	for (unsigned i = 0; i < from->rate_n; i++)
 		add_rate(a, to, &from->rates[i]);
 }

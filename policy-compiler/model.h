@@ -165,9 +165,6 @@ int policy_write(const struct policy *p, const char *out, struct err *err);
 /* The table in a memfd of its own. */
 int policy_image(const struct policy *p, int *fd, struct err *err);
 
-/* The smaller of each. */
-struct dest_limits limits_both(const struct dest_limits *a, const struct dest_limits *b);
-
 /* The slow, obvious evaluator: what the table must agree with. */
 void ref_eval(const struct policy *p, const struct facts *f, struct decision *out);
 void ref_within(const struct policy *p, const struct policy *boundary, const struct facts *f, struct decision *out);

@@ -242,7 +242,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, RATE_SIZE, 1 };
 	struct value v = { 0 };
 	struct buf names = { 0 };
-	struct dest_limits limits = limits_both(&p->limits.sizes, &d->limits.sizes);
+	struct dest_limits limits = dest_limits_both(&p->limits.sizes, &d->limits.sizes);
 	struct trie t;
 	uint64_t at = DEST_FIXED, base = DEST_FIXED;
 	int ret = -1;

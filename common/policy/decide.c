@@ -178,6 +178,7 @@ static void decide_value(const struct deciding *by, const struct facts *f, struc
 		s.best = NO_RULE;
 	} else {
 		o->why = s.best != NO_RULE ? DECIDE_ALLOWED : s.best_content != NO_RULE ? DECIDE_CONTENT : DECIDE_NO_RULE;
+		o->deny_need = o->need;
 		o->need = BODY_NEED_NOTHING;
 		if (s.best == NO_RULE)
 			s.best = s.best_content;
@@ -254,7 +255,7 @@ static void other_methods(const struct deciding *by, const struct facts *f, stru
 		try_method(by, f, s.further[i], o);
 }
 
-void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *o)
+static void decide_alone(const struct table *t, const struct dest *d, const struct facts *f, struct decision *o)
 {
 	struct dest_value v;
 	struct deciding by = { t, d, &v };
@@ -273,8 +274,20 @@ void decide(const struct table *t, const struct dest *d, const struct facts *f, 
 		other_methods(&by, f, o);
 }
 
+/* --- within a boundary --------------------------------------------------------------------------------------------- */
+
+static void decide_of(const struct table *boundary, const struct facts *f, struct decision *o)
+{
+	struct dest d;
+	int found = table_find(boundary, f->scheme, f->host, f->port, &d);
+
+	decide_alone(boundary, found == 1 ? &d : NULL, f, o);
+	if (found < 0)
+		o->why = DECIDE_DAMAGED;
+}
+
 /* Of the methods that the policy would let through here, those that the boundary lets through too. */
-static void methods_within(const struct table *boundary, const struct dest *bd, const struct facts *f, struct decision *o)
+static void methods_within(const struct table *boundary, const struct facts *f, struct decision *o)
 {
 	unsigned n = 0;
 
@@ -284,25 +297,26 @@ static void methods_within(const struct table *boundary, const struct dest *bd, 
 
 		g.method = o->allowed[i];
 		g.has_content = false;
-		decide(boundary, bd, &g, &b);
+		decide_of(boundary, &g, &b);
 		if (b.verdict == VERDICT_ALLOW)
 			o->allowed[n++] = o->allowed[i];
 	}
 	o->allowed_n = n;
 }
 
-void decide_within(const struct table *t, const struct dest *d, const struct table *boundary, const struct dest *bd, const struct facts *f, struct decision *o)
+void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *o)
 {
+	const struct table *boundary = table_boundary(t);
 	struct decision b;
 
-	decide(t, d, f, o);
+	decide_alone(t, d, f, o);
 	if (boundary == NULL)
 		return;
 	if (o->why != DECIDE_ALLOWED && o->why != DECIDE_LOOK) {
-		methods_within(boundary, bd, f, o);
+		methods_within(boundary, f, o);
 		return;
 	}
-	decide(boundary, bd, f, &b);
+	decide_of(boundary, f, &b);
 	if (b.why == DECIDE_ALLOWED) {
 		o->boundary_rule_no = b.rule_no;
 	} else if (b.why != DECIDE_LOOK) {
@@ -314,4 +328,15 @@ void decide_within(const struct table *t, const struct dest *d, const struct tab
 	} else if (b.need > o->need) {
 		o->need = b.need;
 	}
+}
+
+bool decide_boundary(const struct table *t, const struct facts *f, struct decision *o)
+{
+	const struct table *boundary = table_boundary(t);
+
+	if (boundary == NULL)
+		return true;
+	decide_of(boundary, f, o);
+	o->by_boundary = true;
+	return o->verdict == VERDICT_ALLOW;
 }

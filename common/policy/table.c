@@ -35,6 +35,7 @@ struct table {
 	uint8_t port_bits[65536 / 8];
 	struct numbered *dests;
 	struct regexes *regexes;
+	struct table *boundary; /* or NULL */
 };
 
 /* --- records ------------------------------------------------------------------------------------------------------- */
@@ -170,10 +171,13 @@ void table_free(struct table *t)
 	}
 	free(t->dests);
 	regexes_free(t->regexes);
+	table_free(t->boundary);
 	free(t->ports);
 	free(t);
 }
 
+void table_bind(struct table *t, struct table *boundary) { t->boundary = boundary; }
+const struct table *table_boundary(const struct table *t) { return t->boundary; }
 struct str table_name(const struct table *t) { return t->h.name; }
 const uint8_t *table_digest(const struct table *t) { return t->h.digest; }
 bool table_explain_denials(const struct table *t) { return (t->h.flags & TABLE_FLAG_EXPLAIN) != 0; }
@@ -375,7 +379,7 @@ bool table_host_known(const struct table *t, struct str host)
 
 	for (uint32_t i = 0; i < t->port_n; i++)
 		if (table_find(t, t->ports[i].scheme, host, t->ports[i].port, &d) == 1)
-			return true;
+			return t->boundary == NULL || table_host_known(t->boundary, host);
 	return false;
 }
 
@@ -495,7 +499,18 @@ bool dest_rate(const struct dest *d, unsigned i, struct rate *out)
 	return true;
 }
 
-static uint64_t lesser(uint64_t a, uint64_t b) { return a == 0 || b < a ? b : a; }
+static uint64_t lesser(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
+
+struct dest_limits dest_limits_both(const struct dest_limits *a, const struct dest_limits *b)
+{
+	return (struct dest_limits){
+		.request_body = lesser(a->request_body, b->request_body),
+		.response_body = lesser(a->response_body, b->response_body),
+		.head_ms = (uint32_t)lesser(a->head_ms, b->head_ms),
+		.idle_ms = (uint32_t)lesser(a->idle_ms, b->idle_ms),
+		.total_ms = (uint32_t)lesser(a->total_ms, b->total_ms),
+	};
+}
 
 struct dest_limits dest_limits_of_rule(const struct dest *d, uint32_t rule)
 {

@@ -19,7 +19,10 @@ struct table;
 int table_check(const uint8_t *p, size_t n, uint8_t digest[TABLE_DIGEST_LEN], struct err *err);
 /* Opens a table that was checked, by descriptor (works with open* forbidden: see table.c). The descriptor stays the caller's. */
 int table_open(struct table **out, int fd, struct err *err);
-void table_free(struct table *t);
+void table_free(struct table *t); /* and its boundary */
+/* From now on what passes must pass the boundary too (decide), whose destinations and addresses bound this one's. Taken. */
+void table_bind(struct table *t, struct table *boundary);
+const struct table *table_boundary(const struct table *t); /* or NULL */
 
 struct str table_name(const struct table *t);   /* policy name */
 const uint8_t *table_digest(const struct table *t);
@@ -107,6 +110,7 @@ bool dest_ca(const struct dest *d, unsigned i, struct str *der);
 
 bool dest_rate(const struct dest *d, unsigned i, struct rate *out);
 /* Its limits and those of the rule that decided: the smaller of each. */
+struct dest_limits dest_limits_both(const struct dest_limits *a, const struct dest_limits *b); /* the smaller of each */
 struct dest_limits dest_limits_of_rule(const struct dest *d, uint32_t rule);
 
 /* `credential_places`: a header field's name in lower case, or "?" and a query key as rules match it. False: i is past the last. */

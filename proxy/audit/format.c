@@ -161,6 +161,14 @@ static void opt(struct jsonw *w, const char *key, const struct fields *f, enum r
 		jsonw_kstr(w, key, f->s[t]);
 }
 
+static void put_if(struct jsonw *w, const char *key, const struct fields *f, enum record_tag t)
+{
+	if (f->u[t] == 0)
+		return;
+	jsonw_key(w, key);
+	jsonw_bool(w, true);
+}
+
 static void optu(struct jsonw *w, const char *key, const struct fields *f, enum record_tag t)
 {
 	if (f->has[t])
@@ -367,6 +375,8 @@ static void ours(struct jsonw *w, const struct record_context *c, enum kind k, c
 	upstream_tls(w, f);
 	opt(w, "identity", f, REC_IDENTITY);
 	optu(w, "scrubbed", f, REC_SCRUBBED);
+	put_if(w, "boundary", f, REC_BOUNDARY);
+	put_if(w, "observed", f, REC_OBSERVED);
 	if (f->malformed || k == KIND_NONE) {
 		jsonw_key(w, "malformed");
 		jsonw_bool(w, true);

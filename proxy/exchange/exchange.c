@@ -7,6 +7,7 @@
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "inject.h"
+#include "limit.h"
 #include "rpc.h"
 
 /*
@@ -41,6 +42,7 @@ struct exchange *exchange_new(struct loop *l, const struct exchange_host *host, 
 	x->ident = ident;
 	x->table = table;
 	x->generation = generation;
+	host->equip(host_arg, x);
 	x->slot = INFLIGHT_NO_SLOT;
 	x->start_ms = clock_wall_ms();
 	x->start_us = clock_mono_us();
@@ -127,6 +129,10 @@ static void write_record(struct exchange *x)
 	}
 	record_s(&b, REC_RULE, x->decision.rule);
 	record_s(&b, REC_SOURCE, x->decision.source);
+	if (x->decision.by_boundary)
+		record_u(&b, REC_BOUNDARY, 1);
+	if (x->observed)
+		record_u(&b, REC_OBSERVED, 1);
 	for (unsigned i = 0; i < x->secret_n; i++)
 		record_s(&b, REC_SECRET, x->secret_names[i]);
 	record_u(&b, REC_BYTES_IN, x->content_in);
@@ -175,6 +181,7 @@ static void finish(struct exchange *x, bool reusable)
 	x->state = X_OVER;
 	leave_upstream(x, x->upstream_reusable);
 	write_record(x);
+	limit_leave(x);
 	if (x->scrub_ref != NULL)
 		x->host->scrub_done(x->host_arg, x->scrub_ref);
 	x->scrub_ref = NULL;
@@ -233,7 +240,8 @@ static void answer(struct exchange *x, const char *text)
 	r.path = x->path_record.n ? x->path_record : x->req.path;
 	r.rule = x->decision.rule;
 	r.allowed = methods;
-	r.retry = refusal_status(x->code) >= 500 || x->code == REFUSAL_LIMIT_EXCEEDED ? "after" : "no";
+	r.retry = refusal_status(x->code) >= 500 || (x->code == REFUSAL_LIMIT_EXCEEDED && x->retry_after_s > 0) ? "after" : "no";
+	r.retry_after_s = x->code == REFUSAL_LIMIT_EXCEEDED ? x->retry_after_s : 0;
 	r.hint = str_of(hint_for(x->code));
 	r.request_id = str_of(x->request_id);
 	if (is_git(x))
@@ -433,30 +441,33 @@ static bool canonical_path(struct exchange *x)
 
 static void refuse_decision(struct exchange *x)
 {
+	const char *whose = x->decision.by_boundary ? "the boundary of this sandbox" : "this sandbox's policy";
 	char text[400];
 
 	switch (x->decision.why) {
 	case DECIDE_NO_DESTINATION:
-		snprintf(text, sizeof(text), "no destination of this sandbox's policy is %s on port %u", x->chost.text, x->port);
+		snprintf(text, sizeof(text), "no destination of %s is %s on port %u", whose, x->chost.text, x->port);
 		exchange_refuse(x, REFUSAL_DESTINATION_DENIED, text);
 		return;
 	case DECIDE_DENY_RULE:
-		exchange_refuse(x, REFUSAL_POLICY_DENIED, "a deny rule of this sandbox's policy covers the request");
+		snprintf(text, sizeof(text), "a deny rule of %s covers the request", whose);
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, text);
 		return;
 	case DECIDE_CONTENT:
-		exchange_refuse(x, REFUSAL_POLICY_DENIED, "the rule that would allow the request does not allow it to carry content");
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, x->decision.by_boundary ? "the rule of the boundary that would allow the request does not allow it to carry content" : "the rule that would allow the request does not allow it to carry content");
 		return;
 	case DECIDE_DAMAGED:
 		exchange_refuse(x, REFUSAL_NO_POLICY, "the policy in force could not be read");
 		return;
 	default:
-		snprintf(text, sizeof(text), "no rule of this sandbox's policy allows %.*s on this path", (int)(x->req.method.n > 32 ? 32 : x->req.method.n), x->req.method.p);
+		snprintf(text, sizeof(text), "no rule of %s allows %.*s on this path", whose, (int)(x->req.method.n > 32 ? 32 : x->req.method.n), x->req.method.p);
 		exchange_refuse(x, REFUSAL_POLICY_DENIED, text);
 		return;
 	}
 }
 
 static void go_secrets(struct exchange *x);
+static void hold(struct exchange *x);
 
 /*
  * B06: frameworks take the method of a POST from its query. The rules decided the method of the request line, so a query
@@ -516,6 +527,8 @@ static void facts_of(const struct exchange *x, struct facts *f)
 		.now_s = x->start_ms / 1000,
 		.field = field_at,
 		.field_arg = &x->req.fields,
+		.used = limit_used,
+		.used_arg = x,
 	};
 }
 
@@ -558,21 +571,62 @@ static void too_large(struct exchange *x)
 {
 	char text[120];
 
-	snprintf(text, sizeof(text), "requests to this destination may have %llu octets of content", (unsigned long long)x->dest.limits.request_body);
+	snprintf(text, sizeof(text), "requests to this destination may have %llu octets of content", (unsigned long long)x->limits.request_body);
 	snprintf(x->reason, sizeof(x->reason), "request_body");
 	x->client_must_close = true;
 	leave_upstream(x, false); /* which may have seen a part of it: never taken for the whole */
 	refuse_with(x, REFUSAL_TOO_LARGE, 413, text);
 }
 
+/*
+ * `mode: observe`: a request that only lacks an allow rule, on a host that is listed, passes and is marked. Denies, limits,
+ * addresses and the boundary hold, and nothing is injected. False: it is refused, or (its state tells) its content is
+ * awaited, which a deny rule has to see.
+ */
+static bool observes(struct exchange *x, const struct facts *f)
+{
+	struct decision b = { 0 };
+
+	if (!x->observe || x->decision.why != DECIDE_NO_RULE || x->decision.by_boundary || !x->has_dest || f->now_s >= table_observe_until(x->table))
+		return false;
+	if (x->decision.deny_need != BODY_NEED_NOTHING && f->content == NULL && !x->request_ended) {
+		x->decision.need = x->decision.deny_need;
+		hold(x);
+		return false;
+	}
+	if (!decide_boundary(x->table, f, &b)) {
+		x->decision = b;
+		return false;
+	}
+	x->observed = true;
+	x->decision.verdict = VERDICT_ALLOW;
+	x->decision.allowed_n = 0;
+	x->decision.rule_no = UINT32_MAX;
+	x->decision.boundary_rule_no = b.rule_no;
+	return true;
+}
+
+static void over_limit(struct exchange *x, const struct limit_hit *hit)
+{
+	snprintf(x->reason, sizeof(x->reason), "%s", hit->which);
+	x->retry_after_s = hit->retry_after_s;
+	x->client_must_close = x->client_must_close || (x->state == X_SENDING && !x->request_ended);
+	leave_upstream(x, false);
+	x->upstream_reusable = false;
+	refuse_with(x, REFUSAL_LIMIT_EXCEEDED, 0, hit->text);
+}
+
 /* Policy has spoken; what else there is to say of the head comes behind it. */
 static void decided(struct exchange *x, const struct facts *f)
 {
-	if (x->decision.verdict != VERDICT_ALLOW) {
-		refuse_decision(x);
+	struct limit_hit hit;
+
+	if (x->decision.verdict != VERDICT_ALLOW && !observes(x, f)) {
+		if (x->state != X_HOLDING || f->content != NULL)
+			refuse_decision(x);
 		return;
 	}
-	if (x->dest.limits.request_body != 0 && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > x->dest.limits.request_body) {
+	if (x->limits.request_body != 0 && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > x->limits.request_body) {
 		too_large(x);
 		return;
 	}
@@ -589,6 +643,18 @@ static void decided(struct exchange *x, const struct facts *f)
 	}
 	if (x->req.upgrade_websocket) {
 		exchange_refuse(x, REFUSAL_POLICY_DENIED, "WebSocket is not supported by this version of the gateway");
+		return;
+	}
+	if (!limit_admit(x, &hit)) {
+		over_limit(x, &hit);
+		return;
+	}
+	if (x->limits.request_body != 0 && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > x->limits.request_body) { /* the rule's own may be less */
+		too_large(x);
+		return;
+	}
+	if (buf_len(&x->content_held) > 0 && !limit_octets(x, true, buf_len(&x->content_held), &hit)) {
+		over_limit(x, &hit);
 		return;
 	}
 	x->state = X_SECRETS;
@@ -664,6 +730,8 @@ void exchange_start(struct exchange *x)
 		return;
 	}
 	x->has_dest = found == 1;
+	if (x->has_dest)
+		x->limits = x->dest.limits;
 	if (!canonical_path(x))
 		return;
 	if (!http_request_strip(&x->req, &fault)) {
@@ -697,7 +765,7 @@ static void go_secrets(struct exchange *x)
 {
 	struct inject in;
 	struct str value, cause;
-	unsigned n = x->dest.has_inject ? dest_inject_count(&x->dest) : 0;
+	unsigned n = x->dest.has_inject && !x->observed ? dest_inject_count(&x->dest) : 0;
 	bool wait = false;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -734,11 +802,11 @@ void exchange_secrets_changed(struct exchange *x)
 static enum secret_state inject_all(struct exchange *x)
 {
 	enum secret_state s;
-	unsigned n = x->dest.has_inject ? dest_inject_count(&x->dest) : 0;
+	unsigned n = x->dest.has_inject && !x->observed ? dest_inject_count(&x->dest) : 0;
 	struct inject in;
 	struct str value, cause;
 
-	if (n == 0)
+	if (!x->dest.has_inject)
 		return SECRET_READY;
 	inject_prepare(&x->req);
 	x->secret_n = 0;
@@ -869,7 +937,7 @@ static void over(struct exchange *x, enum refusal_code code, uint16_t status, co
 /* The destination's times; those of the gateway itself are its connections'. True: the exchange is over. */
 static bool timed_out(struct exchange *x)
 {
-	const struct dest_limits *lim = &x->dest.limits;
+	const struct dest_limits *lim = &x->limits;
 	uint64_t now = loop_now_ms(x->loop);
 	const char *which = NULL;
 
@@ -887,7 +955,7 @@ static bool timed_out(struct exchange *x)
 	return true;
 }
 
-uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise) { return x != NULL && x->has_dest && x->dest.limits.idle_ms != 0 ? x->dest.limits.idle_ms : otherwise; }
+uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise) { return x != NULL && x->has_dest && x->limits.idle_ms != 0 ? x->limits.idle_ms : otherwise; }
 
 void exchange_tick(struct exchange *x)
 {
@@ -908,6 +976,8 @@ void exchange_tick(struct exchange *x)
 
 void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
 {
+	struct limit_hit hit;
+
 	x->awaits_continue = false; /* it would not wait any longer */
 	if (x->state == X_ANSWERING) {
 		if (buf_len(&x->call) + n > RPC_CONTENT_MAX)
@@ -918,12 +988,16 @@ void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
 	}
 	x->content_in += n;
 	x->active_ms = loop_now_ms(x->loop);
-	if (x->dest.limits.request_body != 0 && x->content_in > x->dest.limits.request_body) {
+	if (x->limits.request_body != 0 && x->content_in > x->limits.request_body) {
 		too_large(x);
 		return;
 	}
 	if (x->state == X_HOLDING) {
 		hold_data(x, p, n);
+		return;
+	}
+	if (!limit_octets(x, true, n, &hit)) {
+		over_limit(x, &hit);
 		return;
 	}
 	x->request_sent_any = true;
@@ -1011,6 +1085,7 @@ void exchange_scrub_head(struct exchange *x, uint8_t *p, size_t n)
 void exchange_response_head(struct exchange *x, struct http_response *r)
 {
 	enum http_framing framing = r->framing;
+	struct limit_hit hit;
 
 	if (r->status < 200) {
 		if (r->status == 101 || ++x->interim > INTERIM_MAX) {
@@ -1040,8 +1115,12 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 		framing = HTTP_BODY_CLOSE;
 	if (framing == HTTP_BODY_CLOSE)
 		x->client_must_close = true;
-	if (x->dest.limits.response_body != 0 && framing == HTTP_BODY_LENGTH && r->content_length > x->dest.limits.response_body && !x->resp_is_head) {
+	if (x->limits.response_body != 0 && framing == HTTP_BODY_LENGTH && r->content_length > x->limits.response_body && !x->resp_is_head) {
 		over(x, REFUSAL_TOO_LARGE, 502, "response_body");
+		return;
+	}
+	if (framing == HTTP_BODY_LENGTH && !x->resp_is_head && !limit_foresee(x, false, r->content_length, &hit)) {
+		over_limit(x, &hit);
 		return;
 	}
 	x->active_ms = loop_now_ms(x->loop);
@@ -1052,12 +1131,18 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 
 void exchange_response_data(struct exchange *x, uint8_t *p, size_t n)
 {
+	struct limit_hit hit;
+
 	if (x->finished || x->client == NULL)
 		return;
 	x->active_ms = loop_now_ms(x->loop);
 	x->content_up += n;
-	if (x->dest.limits.response_body != 0 && x->content_up > x->dest.limits.response_body) {
+	if (x->limits.response_body != 0 && x->content_up > x->limits.response_body) {
 		over(x, REFUSAL_TOO_LARGE, 502, "response_body");
+		return;
+	}
+	if (!limit_octets(x, false, n, &hit)) {
+		over_limit(x, &hit);
 		return;
 	}
 	if (!x->scrub_on || !scrub_holds(&x->scrub)) {

@@ -72,6 +72,14 @@ struct upstream_facts { /* of the connection, for the record */
 	bool resumed;
 };
 
+/* A limit that counts the exchange: limit.c. */
+struct exchange_rate {
+	uint64_t key, amount;
+	uint32_t window_s;
+	uint8_t kind; /* enum rate_kind */
+	bool boundary, running;
+};
+
 enum secret_state { SECRET_UNAVAILABLE = 0, SECRET_READY, SECRET_WAIT };
 /* What the hosting role does for an exchange. */
 struct exchange_host {
@@ -85,6 +93,7 @@ struct exchange_host {
 	void (*scrub_done)(void *arg, struct scrub_ref *ref);
 	void (*record)(void *arg, struct exchange *x, const struct buf *fields); /* the terminal record */
 	void (*event)(void *arg, const struct buf *fields);      /* a finding */
+	void (*equip)(void *arg, struct exchange *x);            /* sets meter and observe */
 };
 struct scrub_ref {
 	struct scrub_set *set;
@@ -111,6 +120,8 @@ struct exchange {
 	struct upstream_half *up;
 	const struct table *table;
 	uint32_t generation;
+	struct meter *meter;        /* of the sandbox; NULL: nothing is counted */
+	bool observe;               /* the operator lets a policy observe here */
 	struct arena arena;
 	struct http_request req;
 	char request_id[33];
@@ -126,10 +137,15 @@ struct exchange {
 	struct dest dest;
 	bool has_dest;
 	struct decision decision;
+	struct dest_limits limits;  /* that hold: the destination's, from the decision on also those of rule and boundary */
+	struct exchange_rate *rates;
+	unsigned rate_n;
+	uint32_t retry_after_s;     /* of limit_exceeded; 0: never */
 
 	/* progress */
 	uint8_t state;
 	bool request_ended, response_started, response_ended, recorded, finished;
+	bool observed; /* no rule allows it, and the policy observes: it goes on without credentials */
 	bool waiting_upstream, retried, client_must_close, request_sent_any;
 	uint64_t begun_ms, active_ms, sent_ms; /* loop time: the head was there; last octet of content either way; the request's end */
 	uint64_t phase_ms;    /* loop time since which it waits: awaits_continue, or for the content of a refused call */

@@ -469,7 +469,15 @@ static void host_record(void *arg, struct exchange *x, const struct buf *fields)
 
 static void host_event(void *arg, const struct buf *fields) { reporter_record(((struct worker *)arg)->rep, INFLIGHT_NO_SLOT, fields); }
 
-const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event };
+static void host_equip(void *arg, struct exchange *x)
+{
+	struct worker *w = arg;
+
+	x->meter = &w->meter;
+	x->observe = w->observe;
+}
+
+const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event, host_equip };
 
 /* --- time-outs ----------------------------------------------------------------------------------------------------- */
 

@@ -17,6 +17,7 @@
 #include "../../common/sys/ipc.h"
 #include "../../common/trust.h"
 #include "../exchange/exchange.h"
+#include "../exchange/meter.h"
 #include "conn.h"
 
 /* Named limits; see docs/man/sallyport-proxy.8. */
@@ -54,7 +55,8 @@ struct worker {
 	struct ipc *sup, *dialer, *ca, *secrets, *audit;
 	struct table *table;
 	uint32_t sandbox, generation;
-	bool explain_denials, have_sandbox;
+	bool explain_denials, observe, have_sandbox;
+	struct meter meter; /* of the sandbox, over the lives of its workers */
 	uint64_t ending_ms; /* the sandbox is gone: records are delivered, then the end */
 	char name[MSG_NAME_MAX];
 	char digest_hex[65];
