@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../common/base/must.h"
+#include "deps.h"
 #include "load.h"
 
 #define DEPTH_MAX 8
@@ -117,6 +118,7 @@ bool load_library(const char *name, struct buf *out)
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 		if (fd < 0)
 			continue;
+		deps_note(path);
 		buf_clear(out);
 		ok = read_fd(fd, out, &why);
 		close(fd);
@@ -198,6 +200,21 @@ static const char *folder_of(struct load *l, const char *within)
 	return s;
 }
 
+/* Also of a file that is not there: it may be later. */
+static void note(const struct load *l, const char *within)
+{
+	struct buf b = { 0 };
+
+	if (l->dir == NULL)
+		return;
+	if (strcmp(l->dir, ".") != 0)
+		buf_addf(&b, "%s/", strcmp(l->dir, "/") == 0 ? "" : l->dir);
+	buf_addz(&b, within);
+	buf_addc(&b, 0);
+	deps_note((const char *)buf_data(&b));
+	buf_fini(&b);
+}
+
 /* --- the files ----------------------------------------------------------------------------------------------------- */
 
 static void read_file(struct load *l, unsigned number, struct str text, unsigned depth);
@@ -206,6 +223,8 @@ static bool text_of(struct load *l, unsigned by, const struct yaml_node *n, cons
 {
 	const char *why = NULL;
 
+	if (!std)
+		note(l, within);
 	if (std) {
 		if (load_library(within, out))
 			return true;

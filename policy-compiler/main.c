@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "deps.h"
 #include "diff.h"
 #include "explain.h"
 #include "fmt.h"
@@ -176,9 +177,10 @@ static int cmd_test(int argc, char **argv)
 
 static int cmd_compile(int argc, char **argv)
 {
-	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { "boundary", 1, NULL, 'b' }, { 0 } };
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { "boundary", 1, NULL, 'b' }, { "deps", 1, NULL, 'd' }, { 0 } };
 	const char *out = NULL, *state = NULL, *boundary = NULL;
 	bool only_trusted = false;
+	int deps = -1;
 	struct policy p;
 	struct err err = ERR_INIT;
 	int o, ret = EXIT_FOUND;
@@ -192,6 +194,8 @@ static int cmd_compile(int argc, char **argv)
 			only_trusted = true;
 		else if (o == 'b')
 			boundary = optarg;
+		else if (o == 'd')
+			deps = atoi(optarg);
 		else
 			return usage(stderr);
 	}
@@ -201,6 +205,8 @@ static int cmd_compile(int argc, char **argv)
 	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && lies_within(&p, argv[optind], boundary) && tests_pass(&p, argv[optind]))
 		ret = policy_write(&p, out, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
 	policy_free(&p);
+	if (deps > 2 && deps_write(deps, &err) < 0)
+		return fail(EXIT_FOUND, &err);
 	return ret;
 }
 
