@@ -324,6 +324,10 @@ void ref_within(const struct policy *p, const struct policy *boundary, const str
 {
 	struct decision a, b;
 
+	if (ref_dest(p, f->scheme, f->host, f->port) != NULL && ref_dest(boundary, f->scheme, f->host, f->port) == NULL) {
+		*o = (struct decision){ .why = DECIDE_NO_DESTINATION, .by_boundary = true };
+		return;
+	}
 	ref_eval(p, f, &a);
 	ref_eval(boundary, f, &b);
 	*o = a;

@@ -488,6 +488,14 @@ int gateway_register(struct gateway *g, const struct gateway_register *r, uint32
 	jsonw_kz(&w, "op", "register");
 	jsonw_kz(&w, "name", r->name);
 	put_policy(&w, r, fds, &n);
+	if (r->boundary_fd >= 0) {
+		jsonw_kopen(&w, "boundary", '{');
+		jsonw_ku64(&w, "fd", n);
+		fds[n++] = r->boundary_fd;
+		jsonw_close(&w, '}');
+	}
+	jsonw_key(&w, "observe");
+	jsonw_bool(&w, r->observe);
 	jsonw_kopen(&w, "identify", '{');
 	jsonw_kopen(&w, "sockets", '[');
 	for (unsigned i = 0; i < NETNS_SOCKETS; i++) {

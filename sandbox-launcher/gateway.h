@@ -25,7 +25,8 @@ struct gateway_register {
 	struct arena mem;         /* of names that came later */
 	const char *name;
 	int table_fd, env_fd;     /* env_fd -1: none */
-	bool explain_denials;
+	int boundary_fd;          /* -1: none */
+	bool explain_denials, observe;
 	struct { const char *path; int fd; } files[GATEWAY_FILES_MAX];
 	unsigned file_n;
 	int sockets[NETNS_SOCKETS];

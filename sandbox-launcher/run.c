@@ -282,6 +282,8 @@ static int make_plan(struct run *r, struct plan_secrets *s, struct err *err)
 	if (find_places(r, &policy, err) < 0 || gateway_locate(&r->gateway, r->o.state, r->o.gateway, err) < 0 || gateway_make_state(&r->gateway, err) < 0 ||
 	    runpolicy_load(&r->policy, &r->gateway, policy, r->plan.cwd, err) < 0 || plan_user(&r->plan, &r->policy.wish, err) < 0 || runpolicy_open_files(&r->policy, err) < 0)
 		return -1;
+	if (r->o.boundary != NULL && runpolicy_boundary(&r->gateway, r->o.boundary, &r->reg.boundary_fd, err) < 0)
+		return -1;
 	if (r->o.timeout_ms && (r->policy.wish.wall_ms == 0 || r->o.timeout_ms < r->policy.wish.wall_ms))
 		r->policy.wish.wall_ms = r->o.timeout_ms;
 	choose_name(r);
@@ -366,6 +368,7 @@ static int register_sandbox(struct run *r, struct err *err)
 	g->name = r->name;
 	g->table_fd = r->policy.table_fd;
 	g->explain_denials = r->policy.explain_denials;
+	g->observe = r->o.observe;
 	g->pid = r->monitor.pid;
 	memcpy(g->sockets, r->monitor.sockets, sizeof(g->sockets));
 	for (unsigned i = 0; i < r->policy.file_n; i++) {
@@ -528,7 +531,7 @@ int run_main(int argc, char **argv)
 	open_streams();
 	r->args = argv[0];
 	r->args_len = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
-	r->gateway.fd = r->connector.fd = r->reloader.fd = r->guard.life_fd = r->guard.done_fd = r->policy.table_fd = r->reg.env_fd = -1;
+	r->gateway.fd = r->connector.fd = r->reloader.fd = r->guard.life_fd = r->guard.done_fd = r->policy.table_fd = r->reg.env_fd = r->reg.boundary_fd = -1;
 	r->guard.sweeper = -1;
 	if (options_parse(&r->o, argc - 1, argv + 1, &err) < 0) {
 		say_error("%s", err.text);

@@ -354,6 +354,17 @@ void runpolicy_free(struct runpolicy *r)
 	*r = (struct runpolicy){ .table_fd = -1 };
 }
 
+int runpolicy_boundary(const struct gateway *g, const char *file, int *fd, struct err *err)
+{
+	struct runpolicy r = { .table_fd = -1 };
+	int ret = load_file(&r, g, file, err);
+
+	*fd = r.table_fd;
+	r.table_fd = -1;
+	runpolicy_free(&r);
+	return ret < 0 ? err_wrap(err, "--boundary") : 0;
+}
+
 int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *named, const char *cwd, struct err *err)
 {
 	char path[PATH_MAX + 32];

@@ -312,6 +312,12 @@ void decide(const struct table *t, const struct dest *d, const struct facts *f, 
 	decide_alone(t, d, f, o);
 	if (boundary == NULL)
 		return;
+	if (d == NULL) {
+		struct dest own;
+
+		o->by_boundary = table_find_unbounded(t, f->scheme, f->host, f->port, &own) == 1;
+		return;
+	}
 	if (o->why != DECIDE_ALLOWED && o->why != DECIDE_LOOK) {
 		methods_within(boundary, f, o);
 		return;

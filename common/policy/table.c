@@ -159,6 +159,22 @@ fail:
 	return -1;
 }
 
+int table_open_within(struct table **out, int fd, int boundary_fd, struct err *err)
+{
+	struct table *boundary;
+
+	if (table_open(out, fd, err) < 0)
+		return -1;
+	if (boundary_fd < 0)
+		return 0;
+	if (table_open(&boundary, boundary_fd, err) < 0) {
+		table_free(*out);
+		return -1;
+	}
+	table_bind(*out, boundary);
+	return 0;
+}
+
 void table_free(struct table *t)
 {
 	if (t == NULL)
@@ -333,7 +349,7 @@ static bool take_first(void *arg, struct str value)
 	return false;
 }
 
-int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out)
+int table_find_unbounded(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out)
 {
 	struct search s;
 	struct str value = STR_NONE;
@@ -343,6 +359,14 @@ int table_find(const struct table *t, enum scheme scheme, struct str host, uint1
 	if (search_each(&s, false, take_first, &value) < 0)
 		return -1;
 	return value.p != NULL ? load_dest(t, scheme, port, value, out) : 0;
+}
+
+int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out)
+{
+	struct dest bound;
+	int r = table_find_unbounded(t, scheme, host, port, out);
+
+	return r == 1 && t->boundary != NULL ? table_find_unbounded(t->boundary, scheme, host, port, &bound) : r;
 }
 
 struct broader {
@@ -379,7 +403,7 @@ bool table_host_known(const struct table *t, struct str host)
 
 	for (uint32_t i = 0; i < t->port_n; i++)
 		if (table_find(t, t->ports[i].scheme, host, t->ports[i].port, &d) == 1)
-			return t->boundary == NULL || table_host_known(t->boundary, host);
+			return true;
 	return false;
 }
 

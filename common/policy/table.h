@@ -19,6 +19,7 @@ struct table;
 int table_check(const uint8_t *p, size_t n, uint8_t digest[TABLE_DIGEST_LEN], struct err *err);
 /* Opens a table that was checked, by descriptor (works with open* forbidden: see table.c). The descriptor stays the caller's. */
 int table_open(struct table **out, int fd, struct err *err);
+int table_open_within(struct table **out, int fd, int boundary_fd, struct err *err); /* the same within a boundary; -1: there is none */
 void table_free(struct table *t); /* and its boundary */
 /* From now on what passes must pass the boundary too (decide), whose destinations and addresses bound this one's. Taken. */
 void table_bind(struct table *t, struct table *boundary);
@@ -86,8 +87,10 @@ struct dest {
 };
 /*
  * 1 found: of the destinations that have this scheme and port and whose host is or stands for `host`, the most specific one,
- * which decides (exact, "pre*" by longer literal, "*", "**" by longer suffix). 0 none, -1 damaged. host is canonical.
+ * which decides (exact, "pre*" by longer literal, "*", "**" by longer suffix). 0 none, also when the boundary has none;
+ * -1 damaged. host is canonical.
  */
+int table_find_unbounded(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out); /* whatever the boundary has */
 int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out);
 /*
  * The other destinations that match too, the most specific first, as far as they may have deny rules: those count as well.

@@ -81,15 +81,31 @@ static void on_dns(void *arg, const struct schema_row *row, const struct schema_
 }
 
 /* A relative path is beside the configuration: it does not depend on where the gateway was started. */
-static void on_trust(void *arg, const struct schema_row *row, const struct schema_value *v)
+static void beside(struct load *l, const struct schema_value *v, char to[4096])
 {
-	struct load *l = arg;
 	const char *slash = strrchr(l->file, '/');
 	int dir = slash != NULL && v->text.p[0] != '/' ? (int)(slash - l->file) + 1 : 0;
 
-	(void)row;
-	if (snprintf(l->c->trust, sizeof(l->c->trust), "%.*s%.*s", dir, l->file, (int)v->text.n, v->text.p) >= (int)sizeof(l->c->trust))
+	if (snprintf(to, 4096, "%.*s%.*s", dir, l->file, (int)v->text.n, v->text.p) >= 4096)
 		diag_error(l->d, v->node->line, v->node->col, "the path is too long");
+}
+
+static void on_trust(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	beside(arg, v, ((struct load *)arg)->c->trust);
+}
+
+static void on_boundary(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	beside(arg, v, ((struct load *)arg)->c->boundary);
+}
+
+static void on_observe(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct load *)arg)->c->observe = v->truth;
 }
 
 static void on_uid_base(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -106,12 +122,12 @@ static void on_uid_base(void *arg, const struct schema_row *row, const struct sc
 static const struct schema_row top_rows[] = {
 	{ "dns", SCHEMA_MAP, false, on_dns, NULL, 0, 0 },
 	{ "trust", SCHEMA_TEXT, false, on_trust, NULL, 0, 0 },
+	{ "boundary", SCHEMA_TEXT, false, on_boundary, NULL, 0, 0 },
+	{ "observe", SCHEMA_BOOL, false, on_observe, NULL, 0, 0 },
 	{ "uid_base", SCHEMA_NUMBER, false, on_uid_base, NULL, 0, 0 },
 	{ "listen", SCHEMA_LATER, false, NULL, "network listeners", 0, 0 },
 	{ "policies", SCHEMA_LATER, false, NULL, "named policies", 0, 0 },
-	{ "boundary", SCHEMA_LATER, false, NULL, "a policy that no other can exceed", 0, 0 },
 	{ "require_signed", SCHEMA_LATER, false, NULL, "signed policies", 0, 0 },
-	{ "observe", SCHEMA_LATER, false, NULL, "recording without refusing", 0, 0 },
 	{ "upstream_proxy", SCHEMA_LATER, false, NULL, "a proxy behind the gateway", 0, 0 },
 	{ "audit", SCHEMA_LATER, false, NULL, "settings of the log", 0, 0 },
 	{ "workers", SCHEMA_LATER, false, NULL, "settings of workers", 0, 0 },

@@ -200,7 +200,9 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 	struct generation *g;
 	size_t i;
 
-	b->flags = SANDBOX_CA_FLAGS(cc->ca);
+	b->boundary_fd = take_fd(json_object_get(o, "boundary"), "fd", fds, n);
+	b->meter_fd = -1;
+	b->flags = SANDBOX_CA_FLAGS(cc->ca) | (json_is_true(json_object_get(o, "observe")) || cc->control->sup->start.config.observe ? SANDBOX_OBSERVE : 0);
 	if (name == NULL || !name_ok(name)) {
 		reply_error(cc, id, "bad_name", "a sandbox's name is 1 to 63 of a-z 0-9 - _ . and begins with a letter or digit");
 		goto bad;

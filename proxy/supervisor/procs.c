@@ -105,12 +105,19 @@ static void say_sandbox(struct proc *p, struct sandbox *b, struct generation *g)
 {
 	struct msg_sandbox m = { .sandbox = b->id, .generation = g->number, .flags = b->flags | g->flags };
 	struct msg_sandbox_ref ref = { b->id, g->number };
-	int fds[1 + MSG_LISTENERS_MAX] = { g->table_fd };
+	int fds[3 + MSG_LISTENERS_MAX] = { g->table_fd };
 	unsigned n = 1;
+
+	if (b->boundary_fd >= 0) {
+		m.boundary = 1;
+		fds[n++] = b->boundary_fd;
+	}
 
 	memcpy(m.name, b->name, sizeof(m.name));
 	memcpy(m.table_digest, g->digest, sizeof(m.table_digest));
 	if (p->role == ROLE_WORKER && (b->told & 1u << ROLE_WORKER) == 0) {
+		m.meter = 1;
+		fds[n++] = b->meter_fd;
 		for (unsigned i = 0; i < b->listener_n; i++) {
 			m.kinds[m.listeners++] = b->kinds[i];
 			fds[n++] = b->listeners[i];
@@ -451,7 +458,7 @@ void proc_start(struct proc *p)
 	if (s->shutting_down || p->child.pid != 0)
 		return;
 	p->started_ms = loop_now_ms(s->loop);
-	if (child_spawn(p->role, s->start.program_dir_fd, proc_uid(s, p->role, p->slot), -1, &p->child, &err) < 0) {
+	if (child_spawn(p->role, s->start.program_dir_fd, proc_uid(s, p->role, p->slot), NULL, 0, &p->child, &err) < 0) {
 		log_limited(&limit, "error: %s", err.text);
 		p->child.pid = 0;
 		restart_later(p);

@@ -20,6 +20,8 @@
 
 #include "../../common/base/ip.h"
 #include "../../common/base/must.h"
+#include "../../common/policy/format.h"
+#include "../../common/policy/image.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
 #include "../../common/sys/statedir.h"
@@ -119,13 +121,13 @@ static int lock_state(struct startup *s, struct err *err)
 }
 
 /* Runs `sallyport-ca ARG...` and waits; in/out: -1 or descriptors for its standard input and output. */
-static int run_ca(struct startup *s, char *const argv[], int in, int out, struct err *err)
+static int run_beside(struct startup *s, char *const argv[], int in, int out, struct err *err)
 {
 	int status;
 	pid_t pid = fork();
 
 	if (pid < 0)
-		return err_errno(err, "cannot start sallyport-ca");
+		return err_errno(err, "cannot start %s", argv[0]);
 	if (pid == 0) {
 		char *envp[] = { NULL };
 		int dir = fcntl(s->program_dir_fd, F_DUPFD_CLOEXEC, 10);
@@ -134,14 +136,14 @@ static int run_ca(struct startup *s, char *const argv[], int in, int out, struct
 			dup2(in, 0);
 		if (out >= 0)
 			dup2(out, 1);
-		syscall(SYS_execveat, dir, "sallyport-ca", argv, envp, 0);
+		syscall(SYS_execveat, dir, argv[0], argv, envp, 0);
 		_exit(126);
 	}
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
-			return err_errno(err, "sallyport-ca");
+			return err_errno(err, "%s", argv[0]);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		return err_set(err, EIO, "sallyport-ca %s failed (see its words above)", argv[1]);
+		return err_set(err, EIO, "%s %s failed (see its words above)", argv[0], argv[1]);
 	return 0;
 }
 
@@ -155,7 +157,7 @@ static int open_ca(struct startup *s, struct err *err)
 	if (!key) {
 		if (other)
 			return err_set(err, ENOENT, "%s/ca/ca.key is missing beside existing state; no new CA is made silently. Restore the key; if it is lost for good, `sallyport ca rotate --drop-old` makes a CA that nobody trusts yet", s->state_dir);
-		if (run_ca(s, argv, -1, -1, err) < 0)
+		if (run_beside(s, argv, -1, -1, err) < 0)
 			return -1;
 	}
 	return cas_open(s, err);
@@ -245,7 +247,7 @@ static int pack_trust(struct startup *s, struct err *err)
 		in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	}
 	out = memfd_create("sallyport-trust", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (out < 0 || run_ca(s, argv, in, out, err) < 0) {
+	if (out < 0 || run_beside(s, argv, in, out, err) < 0) {
 		close(in);
 		return out < 0 ? err_errno(err, "memfd") : err_wrap(err, "trust anchors %s", file);
 	}
@@ -254,6 +256,37 @@ static int pack_trust(struct startup *s, struct err *err)
 		return err_set(err, EIO, "the packed trust anchors are unusable");
 	s->trust_fd = out;
 	return 0;
+}
+
+/* The operator's boundary: compiled anew at each start, unless it is a table already. What it is is looked at by checkers. */
+static int open_boundary(struct startup *s, struct err *err)
+{
+	char out[4200];
+	char *argv[] = { (char *)"sallyport-policy", (char *)"compile", (char *)"-o", out, s->config.boundary, NULL };
+	const char *table = s->config.boundary;
+	uint8_t magic[4] = { 0 };
+	int fd = open(s->config.boundary, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), null, ret;
+
+	if (fd < 0)
+		return err_errno(err, "cannot open the boundary %s", s->config.boundary);
+	if (pread(fd, magic, sizeof(magic), 16) != (ssize_t)sizeof(magic) || le32(magic) != IMAGE_MAGIC) {
+		close(fd);
+		snprintf(out, sizeof(out), "%s/policies/.boundary.%d", s->state_dir, (int)getpid());
+		null = open("/dev/null", O_RDWR | O_CLOEXEC);
+		ret = run_beside(s, argv, null, -1, err);
+		if (null >= 0)
+			close(null);
+		if (ret < 0)
+			return err_wrap(err, "the boundary %s", s->config.boundary);
+		table = out;
+		fd = open(out, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		unlink(out);
+		if (fd < 0)
+			return err_errno(err, "cannot open %s", table);
+	}
+	s->boundary_fd = generation_seal(fd, err);
+	close(fd);
+	return s->boundary_fd < 0 ? err_wrap(err, "the boundary %s", s->config.boundary) : 0;
 }
 
 /* The system's name servers: only the nameserver lines count. */
@@ -314,5 +347,8 @@ int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, s
 		read_resolv_conf(s->config.dns);
 	if ((mkdirat(s->state_fd, "policies", 0700) != 0 && errno != EEXIST) || (mkdirat(s->state_fd, "sandboxes", 0700) != 0 && errno != EEXIST))
 		return err_errno(err, "cannot make directories in %s", s->state_dir);
+	s->boundary_fd = -1;
+	if (s->config.boundary[0] != 0 && open_boundary(s, err) < 0)
+		return -1;
 	return 0;
 }

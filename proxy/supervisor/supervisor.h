@@ -32,6 +32,8 @@ struct config { /* gateway.yaml */
 	char dns[DNS_TEXT_MAX]; /* "ADDRESS PORT\n" each; empty: the system's */
 	char trust[4096];       /* PEM file; empty: the system's */
 	uint32_t uid_base;
+	char boundary[4096];    /* a policy, or a table, that no other can exceed; empty: none */
+	bool observe;           /* policies may observe */
 };
 /* file NULL: the default place, where absence is no error. Errors name file, line and column. */
 int config_load(struct config *c, const char *file, bool as_root, struct err *err);
@@ -49,6 +51,7 @@ struct startup { /* what the start found, all of it opened before work begins */
 	char state_dir[4096], run_dir[4096];
 	int state_fd, run_fd, lock_fd, program_dir_fd;
 	int audit_dir_fd, chain_key_fd, trust_fd;
+	int boundary_fd; /* config.boundary, compiled; -1: none */
 	struct ca_files *cas; /* newest first; one at least */
 	struct config config;
 	bool as_root, auto_end;
@@ -103,7 +106,9 @@ struct generation { /* generations.c */
 struct sandbox {
 	struct sandbox *next;
 	struct supervisor *sup;
-	uint32_t id, flags; /* which CA */
+	uint32_t id, flags; /* which CA; whether its policy may observe */
+	int boundary_fd;    /* sealed; -1: none. Of all its generations */
+	int meter_fd;       /* counters of its limits, which its workers hand on: meter.h */
 	char name[MSG_NAME_MAX];
 	struct generation *generations, *in_force; /* oldest first; at most one of them is newer than the one in force */
 	int listeners[MSG_LISTENERS_MAX];
@@ -164,6 +169,9 @@ void proc_tell_gone(struct supervisor *s, struct sandbox *b);
 void proc_stop(struct proc *p, const struct msg_sandbox_ref *gone);
 /* False: it cannot take it. A role that lives and does not keep up is ended: its next life is told everything anew. */
 bool proc_say(struct proc *p, enum msg_type type, uint32_t generation, const void *d, size_t n, const void *d2, size_t n2, const int *fds, unsigned fd_n);
+
+/* generations.c */
+int generation_seal(int fd, struct err *err); /* an own copy of a table that nobody can change; -1 + err */
 
 /* sandboxes.c */
 /* b's fields are filled. Checks g, tells the roles, gives it a worker; control_registered follows. Takes b and g. */
