@@ -128,6 +128,12 @@ static void of_dest(struct statements *ss, const struct pol_dest *d)
 		MUST(EVP_Digest(d->cas[i].p, d->cas[i].n, sha, NULL, EVP_sha256(), NULL) == 1);
 		add(ss, GRANTS, "%s: trusts the certificate with SHA-256 %02x%02x%02x%02x%02x%02x...", name, sha[0], sha[1], sha[2], sha[3], sha[4], sha[5]);
 	}
+	if (d->pin_n > 0)
+		add(ss, RESTRICTS, "%s: the chain holds one of the keys under tls.pin", name);
+	for (unsigned i = 0; i < d->pin_n; i++)
+		add(ss, GRANTS, "%s: takes the key with SHA-256 %02x%02x%02x%02x%02x%02x...", name, d->pins[i][0], d->pins[i][1], d->pins[i][2], d->pins[i][3], d->pins[i][4], d->pins[i][5]);
+	if (d->alpn_h1 != d->alpn_h2)
+		add(ss, EITHER, "%s: tls.alpn %s alone", name, d->alpn_h2 ? "h2" : "http/1.1");
 	if (d->paths.encoded_slash_keep)
 		add(ss, GRANTS, "%s: paths.encoded_slash keep", name);
 	if (d->paths.empty_segments_keep)
@@ -172,6 +178,21 @@ static enum kind of_sandbox_key(struct str key)
 	return EITHER;
 }
 
+/* Resources are bounds; the rest is said or not. */
+static void of_sandbox(struct statements *ss, const struct pol_kv *kv)
+{
+	struct statement *s;
+	uint64_t n;
+
+	if ((str_starts(kv->key, STR("resources.")) || str_eq(kv->key, STR("filesystem.scratch"))) && str_u64(kv->value, UINT64_MAX, &n)) {
+		s = add(ss, RESTRICTS, "sandbox: %.*s", DIAG_STR(kv->key));
+		s->is_bound = s->counted = true;
+		s->bound = n;
+		return;
+	}
+	add(ss, of_sandbox_key(kv->key), "sandbox: %.*s %.*s", DIAG_STR(kv->key), DIAG_STR(kv->value));
+}
+
 static void of_policy(struct statements *ss, const struct policy *p)
 {
 	for (unsigned i = 0; i < p->secret_n; i++)
@@ -193,7 +214,7 @@ static void of_policy(struct statements *ss, const struct policy *p)
 	if (p->explain_denials)
 		add(ss, EITHER, "explain_denials: refusals are explained inside");
 	for (unsigned i = 0; i < p->sandbox_n; i++)
-		add(ss, of_sandbox_key(p->sandbox[i].key), "sandbox: %.*s %.*s", DIAG_STR(p->sandbox[i].key), DIAG_STR(p->sandbox[i].value));
+		of_sandbox(ss, &p->sandbox[i]);
 }
 
 static int by_text(const void *a, const void *b)

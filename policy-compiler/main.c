@@ -17,6 +17,7 @@
 #include "import.h"
 #include "init.h"
 #include "load.h"
+#include "revision.h"
 #include "log.h"
 #include "schema_json.h"
 #include "try.h"
@@ -31,10 +32,10 @@ static int usage(FILE *f)
 		   "       sallyport policy test [--junit] FILE\n"
 		   "       sallyport policy explain [--json] [--boundary FILE] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
 		   "       sallyport policy fmt [--check | -w] FILE...\n"
-		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW\n"
+		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW (each FILE, or REV:FILE of git)\n"
 		   "       sallyport policy replay [--json] FILE LOG...\n"
 		   "       sallyport policy suggest LOG...\n"
-		   "       sallyport policy import [--any-program] openshell|sandbox-runtime FILE\n"
+		   "       sallyport policy import [--any-program] [--service NAME] openshell|sandbox-runtime|squid|smokescreen|iron-proxy FILE\n"
 		   "       sallyport policy schema\n"
 		   "       sallyport init [-o FILE] PRESET | npm|pip|cargo|go|maven|apt [URL...]\n"
 		   "       sallyport trust [--check] [--state DIR] [FILE]\n");
@@ -51,7 +52,7 @@ static int fail(int status, const struct err *err)
 static int load(struct policy *p, const char *file, unsigned *warnings)
 {
 	struct diag d = { .file = file };
-	int r = policy_load(p, file, &d);
+	int r = revision_is(file) ? revision_load(p, file, &d) : policy_load(p, file, &d);
 
 	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
 	if (warnings != NULL)
@@ -422,32 +423,36 @@ static int cmd_suggest(int argc, char **argv)
 
 static int cmd_import(int argc, char **argv)
 {
-	static const struct option options[] = { { "any-program", 0, NULL, 'a' }, { 0 } };
+	static const struct option options[] = { { "any-program", 0, NULL, 'a' }, { "service", 1, NULL, 's' }, { 0 } };
 	struct diag d = { 0 }, again = { .file = "the imported policy" };
 	struct buf text = { 0 }, out = { 0 };
 	struct err err = ERR_INIT;
-	bool any_program = false;
+	struct import_options how = { 0 };
 	struct policy p = { 0 };
 	int o, ret = EXIT_FOUND;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (o != 'a')
+		if (o == 'a')
+			how.any_program = true;
+		else if (o == 's')
+			how.service = optarg;
+		else
 			return usage(stderr);
-		any_program = true;
 	}
 	if (optind + 2 != argc || import_kind_of(argv[optind]) == IMPORT_NONE)
 		return usage(stderr);
 	d.file = argv[optind + 1];
 	if (read_file(d.file, YAML_SIZE_MAX, &text, &err) < 0) {
 		ret = fail(EXIT_FOUND, &err);
-	} else if (import_policy(import_kind_of(argv[optind]), buf_str(&text), any_program, &out, &d) == 0) {
+	} else if (import_policy(import_kind_of(argv[optind]), buf_str(&text), &how, &out, &d) == 0) {
 		/* what comes out is a policy, or it does not come out */
 		ret = policy_parse(&p, (const char *)buf_data(&out), buf_len(&out), NULL, &again) == 0 ? EXIT_GOOD : EXIT_FOUND;
 		if (ret == EXIT_GOOD)
 			fwrite(buf_data(&out), 1, buf_len(&out), stdout);
 	}
 	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
-	fwrite(buf_str(&again.out).p, 1, buf_len(&again.out), stderr);
+	if (ret != EXIT_GOOD) /* its warnings are about what was meant there */
+		fwrite(buf_str(&again.out).p, 1, buf_len(&again.out), stderr);
 	policy_free(&p);
 	diag_fini(&d);
 	diag_fini(&again);
