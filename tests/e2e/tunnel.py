@@ -146,7 +146,7 @@ if part == "tcp":
         def raw():
             s = direct(host, port); s.sendall(b"\0\0"); return upto_end(s)
         x = got(raw); say(x in ("ConnectionResetError", b"", "ConnectionRefusedError", "gaierror", "BrokenPipeError"), "E13 UC08 %s:%d dialled ends" % (host, port), x)
-    s = connect("plain.test", 2240); s.sendall(b"SSH-2.0-x\r\n"); x = got(upto_end, s)
+    s = connect("plain.test", 2240); s.sendall(b"SSH-2.0-x\r\n\r\n"); x = got(upto_end, s)
     say(not x.startswith(b"SSH") if isinstance(x, bytes) else True, "G05 UC08 another protocol where HTTP is allowed is refused", x)
 elif part == "tls":
     for way, to in WAYS:
@@ -178,6 +178,8 @@ elif part == "tls":
     s = connect("api.test", 443); s.sendall(records(name="pinned.test")); x = got(upto_end, s); say(isinstance(x, bytes) and x[:1] == b"\x15", "G06 the passed-through name on another host's connection", x)
     s = connect("pinned.test", 443); s.sendall(b"GET / HTTP/1.1\r\nHost: pinned.test\r\n\r\n"); s.settimeout(10); x = got(s.recv, 100); say(b" 403 " in x or b" 400 " in x, "G05 plain HTTP there is not passed through", x)
     s = socket.create_connection(("127.0.0.1", 3128)); s.sendall(b"GET http://pinned.test:443/ HTTP/1.1\r\nHost: pinned.test:443\r\nConnection: close\r\n\r\n"); x = upto_end(s); say(b"destination_denied" in x, "I7 absolute-form finds no way there either", x[:200])
+elif part == "hold":
+    s = direct("banner.test", 2222); s.recv(10); open("held", "w").close(); got(s.recv, 1000); got(s.recv, 10)
 elif part == "idle":
     s = direct("idle.test", 2232); s.settimeout(30); x = s.recv(10), got(s.recv, 10); say(x == (b"here", b""), "an idle tunnel ends", x)
     s = direct("total.test", 2233); s.settimeout(30); x = s.recv(10); n = 0

@@ -85,7 +85,15 @@ else
 fi
 part idle
 check "the origin saw the end" wait_for 5 grep -q '^ended clean' "$T/seen"
+run grep -c BEGIN /run/sallyport/ca.pem >"$T/roots"
+check "who verifies by itself finds the public roots inside" test "$(cat "$T/roots")" -gt 20
+run python3 -W ignore tunnel.py hold >"$T/out" 2>&1 &
+holder=$!
+wait_for 20 test -e "$WORK/held"
+kill -9 "$(role_pid worker)"
+wait "$holder"
 "$SP" stop --all >/dev/null 2>&1
+check "a tunnel that was open when its worker died is recorded" bash -c "cat '$STATE'/audit/audit*.jsonl | grep worker_lost | grep '\"kind\":\"connection\"' | grep -q banner.test"
 records | grep '"kind":"connection"' >"$T/conn"
 rec() { grep -F "\"hostname\":\"$1\"" "$T/conn" | grep -F "$2"; }
 check "a record for each tunnel, with its rule and address" bash -c "grep banner.test '$T/conn' | grep '\"uid\":\"banner.test:2222:allow:tunnel\"' | grep '\"decision\":\"allow\"' | grep '\"inspected\":false' | grep -q '\"ip\":\"127.0.0.1\"'"
