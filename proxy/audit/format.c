@@ -367,6 +367,8 @@ static void ours(struct jsonw *w, const struct record_context *c, enum kind k, c
 	upstream_tls(w, f);
 	opt(w, "identity", f, REC_IDENTITY);
 	optu(w, "scrubbed", f, REC_SCRUBBED);
+	opt(w, "upstream_proxy", f, REC_UPSTREAM_PROXY);
+	opt(w, "vetted_by", f, REC_VETTED_BY);
 	if (f->u[REC_UNREAD] != 0) {
 		jsonw_key(w, "inspected");
 		jsonw_bool(w, false);

@@ -121,9 +121,13 @@ static void write_record(struct exchange *x)
 		record_u(&b, REC_STATUS, x->status);
 	if (x->req.version != HTTP_V_NONE)
 		record_s(&b, REC_CLIENT_PROTOCOL, version_text(x->req.version));
-	if (x->upf.ip[0]) {
+	if (x->upf.ip[0] || x->upf.proxy[0]) {
 		record_s(&b, REC_UPSTREAM_PROTOCOL, version_text(x->upf.version));
 		record_s(&b, REC_UPSTREAM_IP, str_of(x->upf.ip));
+	}
+	if (x->upf.proxy[0]) {
+		record_s(&b, REC_UPSTREAM_PROXY, str_of(x->upf.proxy));
+		record_s(&b, REC_VETTED_BY, x->upf.proxy_vetted ? STR("proxy") : STR("gateway"));
 	}
 	record_s(&b, REC_RULE, x->decision.rule);
 	record_s(&b, REC_SOURCE, x->decision.source);

@@ -64,7 +64,9 @@ struct upstream_want {
 };
 struct upstream_facts { /* of the connection, for the record */
 	enum http_version version;
-	char ip[IP_TEXT_MAX];
+	char ip[IP_TEXT_MAX]; /* empty: it is not known here */
+	char proxy[IP_TEXT_MAX + 8]; /* the proxy behind the gateway, or empty */
+	bool proxy_vetted;    /* it resolved the name, and no address was vetted here */
 	uint64_t dns_us, connect_us, tls_us;
 	char issuer[256], cert_sha256[65], spki_sha256[65];
 	const char *tls_version, *tls_cipher, *tls_group, *staple; /* static; NULL: none */

@@ -35,7 +35,7 @@ struct tunnel {
 	uint32_t slot, idle_ms, total_ms;
 	uint64_t dial_id, start_ms;
 	struct ip ip;             /* that it leads to */
-	uint64_t dns_us, connect_us;
+	struct upstream_facts facts;
 	char cause[256];
 };
 
@@ -56,20 +56,20 @@ static void take_terms(struct tunnel *t, const struct dest *d, const struct deci
 uint32_t tunnel_record(struct client *cl, struct buf *b)
 {
 	struct tunnel *t = cl->tunnel;
-	char ip[IP_TEXT_MAX];
 	uint32_t slot;
 
 	record_s(b, REC_SCHEME, str_of(scheme_name(t->scheme)));
 	record_s(b, REC_RULE, t->rule);
 	record_s(b, REC_SOURCE, t->source);
-	if (t->ip.family != 0) {
-		ip_format(&t->ip, ip);
-		record_s(b, REC_UPSTREAM_IP, str_of(ip));
+	record_s(b, REC_UPSTREAM_IP, str_of(t->facts.ip));
+	if (t->facts.proxy[0]) {
+		record_s(b, REC_UPSTREAM_PROXY, str_of(t->facts.proxy));
+		record_s(b, REC_VETTED_BY, t->facts.proxy_vetted ? STR("proxy") : STR("gateway"));
 	}
-	if (t->dns_us)
-		record_u(b, REC_T_DNS_US, t->dns_us);
-	if (t->connect_us)
-		record_u(b, REC_T_CONNECT_US, t->connect_us);
+	if (t->facts.dns_us)
+		record_u(b, REC_T_DNS_US, t->facts.dns_us);
+	if (t->facts.connect_us)
+		record_u(b, REC_T_CONNECT_US, t->facts.connect_us);
 	record_u(b, REC_UNREAD, 1);
 	slot = t->slot;
 	t->slot = INFLIGHT_NO_SLOT; /* the record's from now on */
@@ -199,8 +199,7 @@ static void dialed(struct dial_waiter *d, const struct ipc_msg *m, int *fd_taken
 	t->dial_id = 0;
 	t->ip.family = a->family;
 	memcpy(t->ip.b, a->addr, sizeof(t->ip.b));
-	t->dns_us = a->dns_us;
-	t->connect_us = a->connect_us;
+	upstream_dial_facts(a, &t->facts);
 	if (a->status != DIAL_OK || m->fd_n != 1) {
 		snprintf(cause, sizeof(cause), "%.*s", (int)(m->len - sizeof(*a)), (const char *)m->data + sizeof(*a));
 		refuse(cl, upstream_dial_code(a), cause);
@@ -334,7 +333,7 @@ static bool decide_again(struct client *cl, const struct table *table)
 	const char *why;
 
 	if (!decide_tunnel(table, t->scheme, str_mk(cl->ident.host.text, cl->ident.host.len), cl->ident.port, clock_wall_ms() / 1000, &d, &o) || o.verdict != VERDICT_ALLOW ||
-	    (t->state == TUNNEL_OPEN && !dest_address_ok(&d, &t->ip, &why)))
+	    (t->ip.family != 0 && !dest_address_ok(&d, &t->ip, &why)))
 		return false;
 	take_terms(t, &d, &o);
 	return true;

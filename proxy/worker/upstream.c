@@ -396,22 +396,36 @@ enum refusal_code upstream_dial_code(const struct msg_dialed *d)
 	return d->status < sizeof(codes) / sizeof(codes[0]) && d->status != DIAL_OK ? codes[d->status] : REFUSAL_UPSTREAM_UNREACHABLE;
 }
 
+void upstream_dial_facts(const struct msg_dialed *d, struct upstream_facts *f)
+{
+	struct ip ip = { .family = d->family }, proxy = { .family = d->proxy_family };
+	char text[IP_TEXT_MAX];
+
+	memcpy(ip.b, d->addr, 16);
+	if (ip.family != 0)
+		ip_format(&ip, f->ip);
+	f->dns_us = d->dns_us;
+	f->connect_us = d->connect_us;
+	if ((d->flags & DIALED_BY_PROXY) == 0 || proxy.family == 0)
+		return;
+	memcpy(proxy.b, d->proxy_addr, 16);
+	ip_format(&proxy, text);
+	snprintf(f->proxy, sizeof(f->proxy), proxy.family == 6 ? "[%s]:%u" : "%s:%u", text, d->proxy_port);
+	f->proxy_vetted = (d->flags & DIALED_PROXY_RESOLVED) != 0;
+}
+
 static void dialed(struct dial_waiter *waiter, const struct ipc_msg *m, int *fd_taken)
 {
 	struct upstream *u = (struct upstream *)((char *)waiter - offsetof(struct upstream, waiter));
 	struct upstreams *us = u->all;
 	const struct msg_dialed *d = (const void *)m->data;
-	struct ip ip = { .family = d->family };
 	char cause[256];
 	const char *why = "";
 	SSL *ssl;
 
 	undial(u);
 	snprintf(cause, sizeof(cause), "%.*s", (int)(m->len - sizeof(*d)), (const char *)m->data + sizeof(*d));
-	memcpy(ip.b, d->addr, 16);
-	ip_format(&ip, u->facts.ip);
-	u->facts.dns_us = d->dns_us;
-	u->facts.connect_us = d->connect_us;
+	upstream_dial_facts(d, &u->facts);
 	if (d->status != DIAL_OK || m->fd_n != 1) {
 		struct origin *o = u->origin;
 

@@ -164,6 +164,7 @@ struct upstreams *upstreams_new(struct worker *w);
 void upstreams_acquire(struct upstreams *u, struct exchange *x, const struct upstream_want *want);
 void upstreams_cancel(struct upstreams *u, struct exchange *x);
 enum refusal_code upstream_dial_code(const struct msg_dialed *d); /* of a dial that came to nothing */
+void upstream_dial_facts(const struct msg_dialed *d, struct upstream_facts *f);
 void upstreams_dialer_lost(struct upstreams *u);
 void upstreams_sweep(struct upstreams *u);
 void upstreams_new_session(void *origin, SSL_SESSION *s); /* takes s */
