@@ -518,6 +518,8 @@ static void check_tunnel(struct dest_ctx *c, const struct yaml_node *n)
 		ERROR_AT(c->l, c->paths_node, "`paths` on a tunnel: its octets pass unread");
 	if (c->log_query_node != NULL)
 		ERROR_AT(c->l, c->log_query_node, "`log_query` on a tunnel: its octets pass unread");
+	if (d->foreign != FOREIGN_REPLACE || d->place_n > 0 || d->scrub_off)
+		ERROR_AT(c->l, at, "`foreign`, `credential_places` and `scrub` say nothing on a tunnel: its octets pass unread");
 	if (d->limits.request_body != 0 || d->limits.response_body != 0 || d->limits.head_ms != 0)
 		ERROR_AT(c->l, c->limits_node, "of `limits` a tunnel has `idle` and `total`: its octets pass unread");
 }
