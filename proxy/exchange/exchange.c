@@ -769,7 +769,7 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 	x->up = u;
 	u->x = x;
 	x->upf = *facts;
-	if (x->scrub_ref == NULL) {
+	if (x->scrub_ref == NULL && !x->dest.scrub_off) {
 		x->scrub_ref = x->host->scrub(x->host_arg);
 		if (x->scrub_ref != NULL) {
 			scrub_init(&x->scrub, x->scrub_ref->set);

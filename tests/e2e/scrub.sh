@@ -161,5 +161,16 @@ has "cut content is recorded with the reason" "$T/records" "content_coding: the 
 has "what was overwritten is counted" "$T/records" '"scrubbed":'
 python3 "$HERE/coded.py" search "$SECRET" "$STATE/audit" >"$T/leaks"
 if [ -s "$T/leaks" ]; then not_ok "no form in the records" "$(cat "$T/leaks")"; else ok "no form in the records"; fi
+# values that cannot be kept out of responses
+sed 's/ports: .*//; s/^    inject:/    scrub: off\n    inject:/' "$WORK/policy.yaml" >"$WORK/off.yaml"
+for s in short-7 enough-8; do (cd "$WORK" && E2E_SECRET=$s timeout 60 "$SP" run --quiet --policy policy.yaml -- curl -sS -m 20 "https://h1.test/v1/forms?$s") >"$T/$s" 2>&1; done
+(cd "$WORK" && E2E_SECRET=short-7 timeout 60 "$SP" run --quiet --policy off.yaml -- curl -sS -m 20 --raw -H 'Range: bytes=0-9' -H 'Accept-Encoding: compress' "https://h1.test/v1/forms?off") >"$T/off" 2>&1
+has "a value of 7 octets is not used" "$T/short-7" credential_unavailable
+hasnt "nothing of it went upstream" "$T/origin.log" "forms?short-7"
+records >"$T/records"
+has "the record says why" "$T/records" "fewer than 8 octets"
+has "one of 8 is" "$T/enough-8" '{"you sent":"********"'
+has "scrub: off: the value is used, whatever its length, and comes back" "$T/off" '{"you sent":"short-7"'
+has "scrub: off: the request is as it came" "$T/origin.log" "forms?off ae=compress range=bytes=0-9"
 [ ! -s "$T/origin.err" ] && ok "the origin had no trouble" || not_ok "the origin had no trouble" "$(head -c 1000 "$T/origin.err")"
 check_done
