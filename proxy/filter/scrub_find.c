@@ -156,14 +156,16 @@ static void run_slide(struct run *r, size_t keep)
 	r->n = keep;
 }
 
-/* From the escape at `at`; *low: what comes behind the '%' or '\' before it. Returns where the run ended. */
-static size_t find_run(const struct scrub_set *s, struct scrub_text t, size_t at, size_t *low, struct spans *out)
+/* From the escape at `at`. Returns where the run ended. */
+static size_t find_run(const struct scrub_set *s, struct scrub_text t, size_t at, struct spans *out)
 {
-	size_t reach = s->window - 1, since = 0, len, from = at - *low > reach ? at - reach : *low;
+	size_t reach = s->window - 1, since = 0, len, from = at;
 	struct run r;
 	uint8_t octet;
 
 	r.n = r.esc_n = 0;
+	while (from > 0 && at - from < reach && !escape_begins(t.p[from - 1]))
+		from--;
 	for (; from < at; from++)
 		run_push(&r, t.p[from], from, 1);
 	while (at < t.n) {
@@ -171,7 +173,6 @@ static size_t find_run(const struct scrub_set *s, struct scrub_text t, size_t at
 			len = window_escape(s, t, at, &octet);
 			if (len == 0)
 				break;
-			*low = at + 1;
 			since = 0;
 		} else {
 			octet = t.p[at];
@@ -191,31 +192,30 @@ static size_t find_run(const struct scrub_set *s, struct scrub_text t, size_t at
 	return at;
 }
 
+static inline bool escape_follows(const struct scrub_set *s, const uint8_t *p) { return s->follows[p[0] == '\\'][p[1]]; }
+
 static void find_escaped(const struct scrub_set *s, struct scrub_text t, struct spans *out)
 {
-	size_t next = 0, low = 0;
+	size_t next = 0;
 	uint8_t octet;
 
 	for (size_t base = 0; base < t.n; base += 64) {
 		uint64_t m = 0;
 
-		if (next >= base + 64)
-			continue;
-		if (base + 64 <= t.n)
+		if (base + 64 < t.n) {
 			m = escape_mask(t.p + base);
-		else
-			for (size_t i = base; i < t.n; i++)
+			/* of arbitrary octets every third block has one, which hardly ever is an escape: told without a branch that nobody can predict */
+			if ((m & (m - 1)) == 0 && !((m != 0) & escape_follows(s, t.p + base + __builtin_ctzll(m | (uint64_t)1 << 63))))
+				continue;
+		} else {
+			for (size_t i = base; i + 1 < t.n; i++)
 				m |= (uint64_t)escape_begins(t.p[i]) << (i - base);
-		while (m != 0) {
+		}
+		for (; m != 0; m &= m - 1) {
 			size_t at = base + (size_t)__builtin_ctzll(m);
 
-			m &= m - 1;
-			if (at < next)
-				continue;
-			if (at + 1 < t.n && s->follows[t.p[at] == '\\'][t.p[at + 1]] && window_escape(s, t, at, &octet) > 0)
-				next = find_run(s, t, at, &low, out);
-			else
-				low = at + 1;
+			if (at >= next && escape_follows(s, t.p + at) && window_escape(s, t, at, &octet) > 0)
+				next = find_run(s, t, at, out);
 		}
 	}
 }
