@@ -16,6 +16,7 @@
 #include "../../common/policy/decide.h"
 #include "../../common/record.h"
 #include "../../common/sys/loop.h"
+#include "../filter/decode.h"
 #include "../filter/scrub.h"
 #include "../http/h1.h"
 #include "../http/refusal.h"
@@ -154,7 +155,13 @@ struct exchange {
 	struct buf scrubbed;
 	bool scrub_on, upstream_reusable, resp_is_head;
 	uint32_t reset_code; /* set by the upstream half: why its stream ended, to be told on; 0: nothing to tell */
-	size_t held;         /* octets of the response that wait in the upstream half for the client */
+	size_t held, held_upstream; /* octets of the response that wait for the client in all, and of them in the upstream half */
+	struct decode *decode; /* the response's content comes in a coding, and goes on without it */
+	struct buf coded;      /* what of it waits for the client */
+	bool decode_more;      /* there is more to come out of what was taken already */
+	bool end_due;          /* the upstream's end came, and waits behind `coded` */
+	const struct http_fields *end_trailer;
+	uint64_t decoded;      /* octets of content that came out */
 	const struct exchange_ident *ident; /* borrowed from the client half while it lives */
 	uint64_t scrub_hits;
 };
