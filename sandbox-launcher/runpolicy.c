@@ -17,8 +17,14 @@
 
 static const char *text(struct runpolicy *r, struct str s) { return arena_strz(&r->mem, s); }
 
-/* Runs `sallyport-policy ARG...` beside us; its exit status, or -1. */
-static int policy_tool(const struct gateway *g, const char *const *args, struct err *err)
+static void note_dep(struct runpolicy *r, const char *path)
+{
+	if (r->dep_n < RUNPOLICY_DEPS_MAX)
+		r->deps[r->dep_n++] = text(r, str_of(path));
+}
+
+/* Runs `sallyport-policy ARG...` beside us, with a descriptor for the names of the files that it reads; its exit status, or -1. */
+static int policy_tool(const struct gateway *g, const char *const *args, int deps, struct err *err)
 {
 	char program[PATH_MAX + 32], state[PATH_MAX + 32];
 	int status;
@@ -35,6 +41,7 @@ static int policy_tool(const struct gateway *g, const char *const *args, struct 
 
 		dup2(null, 0);
 		dup2(null, 1); /* standard output is the command's */
+		fcntl(deps, F_SETFD, 0);
 		execve(program, (char *const *)args, envp);
 		dprintf(2, "sallyport: cannot execute %s: %s\n", program, strerror(errno));
 		_exit(127);
@@ -89,17 +96,33 @@ static bool looks_compiled(int fd)
 	return pread(fd, &magic, sizeof(magic), 16) == (ssize_t)sizeof(magic) && magic == 0xBEEFC0DE;
 }
 
+static void take_deps(struct runpolicy *r, int fd)
+{
+	char b[PATH_MAX];
+	ssize_t n;
+
+	for (off_t at = 0; (n = pread(fd, b, sizeof(b), at)) > 0 && memchr(b, 0, (size_t)n) != NULL; at += (off_t)strlen(b) + 1)
+		note_dep(r, b);
+}
+
 static int compile(struct runpolicy *r, const struct gateway *g, const char *yaml, const char *out, bool keep, struct err *err)
 {
 	/* consent is asked for on the octets that are compiled: one reading */
-	const char *args[] = { "sallyport-policy", "compile", "-o", out, yaml, r->only_trusted ? "--trusted" : NULL, NULL };
-	int status = policy_tool(g, args, err), fd, ret;
+	char number[16];
+	const char *args[] = { "sallyport-policy", "compile", "--deps", number, "-o", out, yaml, r->only_trusted ? "--trusted" : NULL, NULL };
+	int deps = memfd_create("sallyport-deps", MFD_CLOEXEC), status, fd, ret;
 
+	if (deps < 0)
+		return err_errno(err, "memfd");
+	snprintf(number, sizeof(number), "%d", deps);
+	status = policy_tool(g, args, deps, err);
+	take_deps(r, deps);
+	close(deps);
 	if (status < 0)
 		return -1;
 	if (status != 0) {
 		unlink(out);
-		return err_set(err, EINVAL, "%s is not used (see above): nothing was started", yaml);
+		return err_set(err, EINVAL, "%s is not used (see above)", yaml);
 	}
 	fd = open(out, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
@@ -125,6 +148,7 @@ static int load_file(struct runpolicy *r, const struct gateway *g, const char *f
 	if (fd < 0)
 		return err_errno(err, "cannot open the policy %s", file);
 	if (!r->only_trusted && looks_compiled(fd)) {
+		note_dep(r, file);
 		ret = take_table(r, fd, file, err);
 		close(fd);
 		return ret;
@@ -289,6 +313,18 @@ static int finish_load(struct runpolicy *r, const struct gateway *g, struct err 
 	if (!table_inject_each(r->table, take_inject, r))
 		return err_set(err, E2BIG, "the policy sets more than %d placeholder variables", PLAN_PATHS_MAX);
 	return 0;
+}
+
+void runpolicy_free(struct runpolicy *r)
+{
+	table_free(r->table);
+	if (r->table_fd >= 0)
+		close(r->table_fd);
+	for (unsigned i = 0; i < r->file_n; i++)
+		if (r->files[i].fd >= 0)
+			close(r->files[i].fd);
+	arena_fini(&r->mem);
+	*r = (struct runpolicy){ .table_fd = -1 };
 }
 
 int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *named, const char *cwd, struct err *err)
