@@ -180,7 +180,7 @@ static void failed(struct task *t, const struct runpolicy *p, const struct err *
 	uint32_t generation;
 
 	say_error("%s: the policy from before stays in force", why->text);
-	tell(t, p, why->text, &generation, &ignored); /* which answers that it is refused: it is what is recorded */
+	tell(t, p, p->words[0] ? p->words : why->text, &generation, &ignored); /* which answers that it is refused: it is what is recorded */
 }
 
 static void reload(struct task *t)

@@ -23,24 +23,49 @@ static void note_dep(struct runpolicy *r, const char *path)
 		r->deps[r->dep_n++] = text(r, str_of(path));
 }
 
+/* What the tool said, on to standard error. */
+static void pass_words(struct runpolicy *r, int fd)
+{
+	char b[4096];
+	const char *error, *line;
+	ssize_t n;
+
+	for (off_t at = 0; (n = pread(fd, b, sizeof(b) - 1, at)) > 0; at += n) {
+		if (write(STDERR_FILENO, b, (size_t)n) < 0)
+			return;
+		b[n] = 0;
+		error = r->words[0] == 0 ? strstr(b, "error: ") : NULL;
+		if (error == NULL)
+			continue;
+		for (line = error; line > b && line[-1] != '\n'; line--)
+			;
+		snprintf(r->words, sizeof(r->words), "%.*s", (int)strcspn(line, "\n"), line);
+	}
+}
+
 /* Runs `sallyport-policy ARG...` beside us, with a descriptor for the names of the files that it reads; its exit status, or -1. */
-static int policy_tool(const struct gateway *g, const char *const *args, int deps, struct err *err)
+static int policy_tool(struct runpolicy *r, const struct gateway *g, const char *const *args, int deps, struct err *err)
 {
 	char program[PATH_MAX + 32], state[PATH_MAX + 32];
-	int status;
+	int status, words = memfd_create("sallyport-words", MFD_CLOEXEC);
 	pid_t pid;
 
+	if (words < 0)
+		return err_errno(err, "memfd");
 	snprintf(program, sizeof(program), "%s/sallyport-policy", g->program_dir);
 	snprintf(state, sizeof(state), "SALLYPORT_STATE=%s", g->state_dir);
 	pid = fork();
-	if (pid < 0)
+	if (pid < 0) {
+		close(words);
 		return err_errno(err, "cannot start %s", program);
+	}
 	if (pid == 0) {
 		char *envp[] = { state, NULL };
 		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 		dup2(null, 0);
 		dup2(null, 1); /* standard output is the command's */
+		dup2(words, 2);
 		fcntl(deps, F_SETFD, 0);
 		execve(program, (char *const *)args, envp);
 		dprintf(2, "sallyport: cannot execute %s: %s\n", program, strerror(errno));
@@ -49,6 +74,8 @@ static int policy_tool(const struct gateway *g, const char *const *args, int dep
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return err_errno(err, "%s", program);
+	pass_words(r, words);
+	close(words);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -115,7 +142,7 @@ static int compile(struct runpolicy *r, const struct gateway *g, const char *yam
 	if (deps < 0)
 		return err_errno(err, "memfd");
 	snprintf(number, sizeof(number), "%d", deps);
-	status = policy_tool(g, args, deps, err);
+	status = policy_tool(r, g, args, deps, err);
 	take_deps(r, deps);
 	close(deps);
 	if (status < 0)

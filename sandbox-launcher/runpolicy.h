@@ -22,6 +22,7 @@ struct runpolicy {
 	unsigned file_n;
 	const char *deps[RUNPOLICY_DEPS_MAX]; /* the files it was read from, as they were opened; also after a failure */
 	unsigned dep_n;
+	char words[400]; /* the first error that the compiler told, or "" */
 };
 /*
  * named: --policy as a real path, or NULL: ./sallyport.yaml of cwd if it is trusted. Compiler and trust speak for themselves

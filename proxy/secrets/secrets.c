@@ -126,6 +126,7 @@ static const char *tabled(struct served *s, const struct table *t, uint32_t gene
 		return "the table is damaged";
 	}
 	l->table = t;
+	sources_keep_declared(l->sources, t);
 	if (l->n > 0)
 		qsort(l->b, l->n, sizeof(*l->b), binding_cmp);
 	return NULL;
