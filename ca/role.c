@@ -190,11 +190,12 @@ static void forget_ca(uint32_t number)
 
 /* --- workers ------------------------------------------------------------------------------------------------------- */
 
-static const char *tabled(struct served *s, const struct table *t)
+static const char *tabled(struct served *s, const struct table *t, uint32_t generation)
 {
 	struct sandbox *b = sandbox_of(s);
 
 	(void)t;
+	(void)generation;
 	if (b->ca == NULL)
 		b->ca = generation_of(SANDBOX_CA(s->flags));
 	return b->ca != NULL ? NULL : "the CA that it trusts is not here";

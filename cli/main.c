@@ -11,7 +11,7 @@ static const struct verb {
 	const char *text; /* NULL: not offered yet; its program says so */
 } verbs[] = {
 	{ "run", "sallyport-sandbox", 1, "run a command in a sandbox whose only way out is the gateway" },
-	{ "sandbox", "sallyport-sandbox", 0, NULL },
+	{ "sandbox", "sallyport-sandbox", 0, "give a running sandbox another policy (reload)" },
 	{ "stop", "sallyport-sandbox", 1, "stop the gateway: its sandboxes have no network any more" },
 	{ "doctor", "sallyport-sandbox", 1, "what this host can enforce, and why not" },
 	{ "validate", "sallyport-sandbox", 1, NULL },

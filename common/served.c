@@ -115,7 +115,7 @@ static void take_sandbox(struct served_set *set, struct ipc *sup, const struct i
 		s->flags = b->flags;
 		memcpy(s->name, b->name, sizeof(s->name));
 		s->name[sizeof(s->name) - 1] = 0;
-		wrong = set->ops->tabled != NULL ? set->ops->tabled(s, table) : NULL;
+		wrong = set->ops->tabled != NULL ? set->ops->tabled(s, table, b->generation) : NULL;
 		if (wrong != NULL)
 			table_free(table);
 	}
@@ -128,6 +128,26 @@ static void take_sandbox(struct served_set *set, struct ipc *sup, const struct i
 	*t = (struct served_table){ s->tables, b->generation, table };
 	s->tables = t;
 	ipc_send(sup, MSG_SANDBOX_OK, b->generation, 0, &ref, sizeof(ref), NULL, 0);
+}
+
+/* What is under way in its name is the role's to end (retired). */
+static void retire(struct served_set *set, const struct msg_sandbox_ref *ref)
+{
+	struct served *s = find(set, ref->sandbox);
+	struct served_table **p, *t;
+
+	if (s == NULL)
+		return;
+	for (p = &s->tables; *p != NULL && (*p)->generation != ref->generation; p = &(*p)->next)
+		;
+	t = *p;
+	if (t != NULL)
+		*p = t->next;
+	if (set->ops->retired != NULL)
+		set->ops->retired(s, t != NULL ? t->table : NULL, ref->generation);
+	if (t != NULL)
+		table_free(t->table);
+	free(t);
 }
 
 static void take_peer(struct served_set *set, struct ipc_msg *m)
@@ -149,6 +169,9 @@ bool served_supervisor(struct served_set *set, struct ipc *sup, struct ipc_msg *
 	switch (m->type) {
 	case MSG_SANDBOX:
 		take_sandbox(set, sup, m);
+		return true;
+	case MSG_RETIRE:
+		retire(set, (const void *)m->data);
 		return true;
 	case MSG_SANDBOX_GONE:
 		sandbox_gone(set, ((const struct msg_sandbox_ref *)(const void *)m->data)->sandbox);

@@ -26,10 +26,11 @@ struct served {
 };
 struct served_ops {
 	/* A table is in force from now on. A text: it cannot be served, the supervisor is told. May be NULL. */
-	const char *(*tabled)(struct served *s, const struct table *t);
+	const char *(*tabled)(struct served *s, const struct table *t, uint32_t generation);
 	void (*linked)(struct served *s);   /* a worker's link is there; may be NULL */
 	void (*unlinked)(struct served *s); /* it is gone: nothing can be answered there any more; may be NULL */
 	void (*message)(struct served *s, struct ipc_msg *m); /* from the worker */
+	void (*retired)(struct served *s, const struct table *t, uint32_t generation); /* t is about to be freed; NULL: it never came. May be NULL */
 	void (*gone)(struct served *s);     /* the sandbox ended: frees data; may be NULL */
 };
 struct served_set {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "../common/base/must.h"
+#include "deps.h"
 #include "load.h"
 
 struct str load_source(struct load *l, const struct yaml_node *n)
@@ -392,6 +393,7 @@ int policy_load(struct policy *p, const char *path, struct diag *d)
 	ssize_t k;
 
 	memset(p, 0, sizeof(*p));
+	deps_note(path);
 	if (fd < 0 || fstat(fd, &st) != 0) {
 		diag_error_file(d, "cannot read it: %s", strerror(errno));
 		goto out;

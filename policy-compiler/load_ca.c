@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../common/base/must.h"
+#include "deps.h"
 #include "load.h"
 
 #define CA_FILE_MAX (1u << 20)
@@ -21,6 +22,7 @@ static int read_ca(struct load *l, const struct yaml_node *n, const char *path, 
 	struct stat st;
 	ssize_t k;
 
+	deps_note(path);
 	if (fd < 0) {
 		ERROR_AT(l, n, "cannot read tls.ca %s: %s", path, errno == ELOOP ? "it is a symbolic link; name the file itself" : strerror(errno));
 		return -1;

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "deps.h"
 #include "diff.h"
 #include "explain.h"
 #include "fmt.h"
@@ -152,9 +153,10 @@ static int cmd_test(int argc, char **argv)
 
 static int cmd_compile(int argc, char **argv)
 {
-	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { 0 } };
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { "deps", 1, NULL, 'd' }, { 0 } };
 	const char *out = NULL, *state = NULL;
 	bool only_trusted = false;
+	int deps = -1;
 	struct policy p;
 	struct err err = ERR_INIT;
 	int o, ret = EXIT_FOUND;
@@ -166,6 +168,8 @@ static int cmd_compile(int argc, char **argv)
 			state = optarg;
 		else if (o == 't')
 			only_trusted = true;
+		else if (o == 'd')
+			deps = atoi(optarg);
 		else
 			return usage(stderr);
 	}
@@ -175,6 +179,8 @@ static int cmd_compile(int argc, char **argv)
 	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && tests_pass(&p, argv[optind]))
 		ret = policy_write(&p, out, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
 	policy_free(&p);
+	if (deps > 2 && deps_write(deps, &err) < 0)
+		return fail(EXIT_FOUND, &err);
 	return ret;
 }
 

@@ -188,19 +188,24 @@ static json_t *ask(int fd, const struct buf *text, const int *fds, unsigned fd_n
 		err_set(err, ECONNRESET, "the gateway does not listen: %s", strerror(errno));
 		return NULL;
 	}
-	do
-		r = poll(&p, 1, ANSWER_MS);
-	while (r < 0 && errno == EINTR);
-	if (r <= 0) {
-		err_set(err, ETIMEDOUT, "the gateway does not answer");
-		return NULL;
+	for (;;) {
+		do
+			r = poll(&p, 1, ANSWER_MS);
+		while (r < 0 && errno == EINTR);
+		if (r <= 0) {
+			err_set(err, ETIMEDOUT, "the gateway does not answer");
+			return NULL;
+		}
+		n = recv(fd, in, MESSAGE_MAX, 0);
+		if (n <= 0) {
+			err_set(err, ECONNRESET, "the gateway closed the connection");
+			return NULL;
+		}
+		o = json_loadb(in, (size_t)n, JSON_REJECT_DUPLICATES, &je);
+		if (json_object_get(o, "event") == NULL)
+			break;
+		json_decref(o); /* said meanwhile, unasked */
 	}
-	n = recv(fd, in, MESSAGE_MAX, 0);
-	if (n <= 0) {
-		err_set(err, ECONNRESET, "the gateway closed the connection");
-		return NULL;
-	}
-	o = json_loadb(in, (size_t)n, JSON_REJECT_DUPLICATES, &je);
 	if (!json_is_object(o)) {
 		json_decref(o);
 		err_set(err, EPROTO, "the gateway's answer cannot be read");
@@ -422,38 +427,67 @@ int gateway_reconnect(struct gateway *g, struct err *err)
 	return -1;
 }
 
+/* Policy and sources, as register and reload have them. */
+static void put_policy(struct jsonw *w, const struct gateway_register *r, int *fds, unsigned *n)
+{
+	jsonw_kopen(w, "policy", '{');
+	jsonw_ku64(w, "fd", *n);
+	fds[(*n)++] = r->table_fd;
+	jsonw_close(w, '}');
+	if (r->env_fd >= 0) {
+		jsonw_kopen(w, "env", '{');
+		jsonw_ku64(w, "fd", *n);
+		fds[(*n)++] = r->env_fd;
+		jsonw_close(w, '}');
+	}
+	jsonw_kopen(w, "files", '[');
+	for (unsigned i = 0; i < r->file_n; i++) {
+		jsonw_open(w, '{');
+		jsonw_kz(w, "path", r->files[i].path);
+		jsonw_ku64(w, "fd", *n);
+		fds[(*n)++] = r->files[i].fd;
+		jsonw_close(w, '}');
+	}
+	jsonw_close(w, ']');
+	jsonw_key(w, "explain_denials");
+	jsonw_bool(w, r->explain_denials);
+}
+
+/* Asks; NULL + *err also when the answer is a refusal, which begins with what was refused. *code: its code, or "". */
+static json_t *ask_ok(struct gateway *g, const struct buf *b, const int *fds, unsigned n, const char *what, char code[32], struct err *err)
+{
+	json_t *o = buf_len(b) <= MESSAGE_MAX ? ask(g->fd, b, fds, n, err) : NULL, *e;
+	const char *text, *c;
+
+	code[0] = 0;
+	if (buf_len(b) > MESSAGE_MAX)
+		err_set(err, E2BIG, "too many secret files for one sandbox");
+	if (o == NULL || json_object_get(o, "ok") != NULL)
+		return o;
+	e = json_object_get(o, "error");
+	text = json_string_value(json_object_get(e, "message"));
+	c = json_string_value(json_object_get(e, "code"));
+	snprintf(code, 32, "%s", c != NULL ? c : "");
+	err_set(err, EACCES, "the gateway refuses this %s: %s", what, text != NULL ? text : "no reason given");
+	json_decref(o);
+	return NULL;
+}
+
 int gateway_register(struct gateway *g, const struct gateway_register *r, uint32_t *sandbox, bool *again, struct err *err)
 {
 	int fds[FDS_MAX];
 	unsigned n = 0;
 	struct buf b = { 0 };
 	struct jsonw w = jsonw_on(&b);
-	json_t *o, *ok;
+	char code[32];
+	json_t *o;
 
 	*again = false;
 	jsonw_open(&w, '{');
 	jsonw_ku64(&w, "id", 1);
 	jsonw_kz(&w, "op", "register");
 	jsonw_kz(&w, "name", r->name);
-	jsonw_kopen(&w, "policy", '{');
-	jsonw_ku64(&w, "fd", n);
-	fds[n++] = r->table_fd;
-	jsonw_close(&w, '}');
-	if (r->env_fd >= 0) {
-		jsonw_kopen(&w, "env", '{');
-		jsonw_ku64(&w, "fd", n);
-		fds[n++] = r->env_fd;
-		jsonw_close(&w, '}');
-	}
-	jsonw_kopen(&w, "files", '[');
-	for (unsigned i = 0; i < r->file_n; i++) {
-		jsonw_open(&w, '{');
-		jsonw_kz(&w, "path", r->files[i].path);
-		jsonw_ku64(&w, "fd", n);
-		fds[n++] = r->files[i].fd;
-		jsonw_close(&w, '}');
-	}
-	jsonw_close(&w, ']');
+	put_policy(&w, r, fds, &n);
 	jsonw_kopen(&w, "identify", '{');
 	jsonw_kopen(&w, "sockets", '[');
 	for (unsigned i = 0; i < NETNS_SOCKETS; i++) {
@@ -467,29 +501,110 @@ int gateway_register(struct gateway *g, const struct gateway_register *r, uint32
 	}
 	jsonw_close(&w, ']');
 	jsonw_close(&w, '}');
-	jsonw_key(&w, "explain_denials");
-	jsonw_bool(&w, r->explain_denials);
 	jsonw_ku64(&w, "pid", (uint64_t)r->pid);
 	jsonw_close(&w, '}');
-	o = buf_len(&b) <= MESSAGE_MAX ? ask(g->fd, &b, fds, n, err) : NULL;
-	if (buf_len(&b) > MESSAGE_MAX)
-		err_set(err, E2BIG, "too many secret files for one sandbox");
+	o = ask_ok(g, &b, fds, n, "sandbox", code, err);
 	buf_fini(&b);
 	if (o == NULL) {
 		*again = err->code == ECONNRESET;
 		return -1;
 	}
-	ok = json_object_get(o, "ok");
-	if (ok == NULL) {
-		const char *text = json_string_value(json_object_get(json_object_get(o, "error"), "message"));
-
-		err_set(err, EACCES, "the gateway refuses this sandbox: %s", text != NULL ? text : "no reason given");
-		json_decref(o);
-		return -1;
-	}
-	*sandbox = (uint32_t)json_integer_value(json_object_get(ok, "sandbox"));
+	*sandbox = (uint32_t)json_integer_value(json_object_get(json_object_get(o, "ok"), "sandbox"));
 	json_decref(o);
 	return 0;
+}
+
+int gateway_reload(struct gateway *g, const struct gateway_register *r, uint32_t sandbox, const char *failed, uint32_t *generation, bool *again, struct err *err)
+{
+	int fds[FDS_MAX];
+	unsigned n = 0;
+	struct buf b = { 0 };
+	struct jsonw w = jsonw_on(&b);
+	char code[32];
+	json_t *o;
+
+	jsonw_open(&w, '{');
+	jsonw_ku64(&w, "id", 3);
+	jsonw_kz(&w, "op", "reload");
+	if (sandbox != 0)
+		jsonw_ku64(&w, "sandbox", sandbox);
+	else
+		jsonw_kz(&w, "sandbox", r->name);
+	if (failed != NULL)
+		jsonw_kz(&w, "failed", failed);
+	else
+		put_policy(&w, r, fds, &n);
+	jsonw_close(&w, '}');
+	o = ask_ok(g, &b, fds, n, "policy", code, err);
+	buf_fini(&b);
+	*again = o == NULL && (err->code == ECONNRESET || strcmp(code, "busy") == 0 || strcmp(code, "no_sandbox") == 0);
+	if (o == NULL)
+		return -1;
+	*generation = (uint32_t)json_integer_value(json_object_get(json_object_get(o, "ok"), "generation"));
+	json_decref(o);
+	return 0;
+}
+
+/* The policy in force, with the files of its secrets, in place of what r holds. Takes what it keeps out of fds. */
+static void take_policy(struct gateway_register *r, const json_t *o, int *fds, unsigned n)
+{
+	json_t *files = json_object_get(o, "files"), *e;
+	json_int_t k = json_integer_value(json_object_get(json_object_get(o, "policy"), "fd"));
+	size_t i;
+
+	if (k < 0 || k >= (json_int_t)n)
+		return;
+	close(r->table_fd);
+	r->table_fd = fds[k];
+	fds[k] = -1;
+	r->explain_denials = json_is_true(json_object_get(o, "explain_denials"));
+	for (unsigned f = 0; f < r->file_n; f++)
+		close(r->files[f].fd);
+	r->file_n = 0;
+	json_array_foreach(files, i, e) {
+		const char *path = json_string_value(json_object_get(e, "path"));
+
+		k = json_integer_value(json_object_get(e, "fd"));
+		if (path == NULL || k < 0 || k >= (json_int_t)n || fds[k] < 0 || r->file_n == GATEWAY_FILES_MAX)
+			continue;
+		r->files[r->file_n].path = arena_strz(&r->mem, str_of(path));
+		r->files[r->file_n++].fd = fds[k];
+		fds[k] = -1;
+	}
+}
+
+bool gateway_event(struct gateway *g, struct gateway_register *r)
+{
+	static char in[MESSAGE_MAX];
+	union {
+		struct cmsghdr h;
+		char room[CMSG_SPACE(sizeof(int) * FDS_MAX)];
+	} ctl;
+	struct iovec iov = { in, sizeof(in) };
+	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl) };
+	ssize_t n = recvmsg(g->fd, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int fds[FDS_MAX];
+	unsigned fd_n = 0;
+	json_error_t je;
+	json_t *o;
+	const char *event;
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	for (struct cmsghdr *cm = CMSG_FIRSTHDR(&mh); cm != NULL; cm = CMSG_NXTHDR(&mh, cm))
+		if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS) {
+			fd_n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+			memcpy(fds, CMSG_DATA(cm), fd_n * sizeof(int));
+		}
+	o = json_loadb(in, (size_t)n, JSON_REJECT_DUPLICATES, &je);
+	event = json_string_value(json_object_get(o, "event"));
+	if (event != NULL && strcmp(event, "policy") == 0)
+		take_policy(r, o, fds, fd_n);
+	json_decref(o);
+	for (unsigned i = 0; i < fd_n; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	return n > 0;
 }
 
 static json_t *simple(struct gateway *g, const char *op, uint32_t sandbox, struct err *err)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "../common/base/arena.h"
 #include "../common/base/err.h"
 #include "netns.h"
 
@@ -21,6 +22,7 @@ struct gateway {
 };
 #define GATEWAY_FILES_MAX 32
 struct gateway_register {
+	struct arena mem;         /* of names that came later */
 	const char *name;
 	int table_fd, env_fd;     /* env_fd -1: none */
 	bool explain_denials;
@@ -40,6 +42,13 @@ int gateway_connect(struct gateway *g, struct err *err);
 int gateway_reconnect(struct gateway *g, struct err *err);
 /* *again: the gateway went away meanwhile (it ends after its last sandbox): connect once more. */
 int gateway_register(struct gateway *g, const struct gateway_register *r, uint32_t *sandbox, bool *again, struct err *err);
+/*
+ * Another policy for a sandbox that runs: by number, or (0) by name. Variables stay the ones it has. failed: there is none,
+ * and the gateway records why. *again: the gateway is gone, or busy with another one.
+ */
+int gateway_reload(struct gateway *g, const struct gateway_register *r, uint32_t sandbox, const char *failed, uint32_t *generation, bool *again, struct err *err);
+/* What the gateway says unasked on the connection of a sandbox: r is kept what is in force there. False: the gateway is gone. */
+bool gateway_event(struct gateway *g, struct gateway_register *r);
 /* The end of a sandbox. *requests, *refused: -1 when the gateway does not count. */
 void gateway_finish(struct gateway *g, uint32_t sandbox, int64_t *requests, int64_t *refused);
 int gateway_stop(struct gateway *g, struct err *err);

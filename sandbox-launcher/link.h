@@ -21,6 +21,8 @@ enum note_type {
 	/* between the monitor and the connector */
 	NOTE_CONNECT,
 	NOTE_CONNECTED, /* a: 1 with the control connection as descriptor, 0 there is no gateway */
+	/* from the monitor to the reloader */
+	NOTE_SANDBOX,   /* a: its number at the gateway, from now on */
 };
 struct note {
 	uint32_t type;

@@ -3,12 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reloader.h"
 #include "run.h"
 
 static const struct {
 	const char *name;
 	int (*fn)(int argc, char **argv);
-} verbs[] = { { "run", run_main }, { "stop", stop_main }, { "doctor", doctor_main } };
+} verbs[] = { { "run", run_main }, { "stop", stop_main }, { "doctor", doctor_main }, { "reload", reload_main } };
 
 static const char *const later[] = { "create", "exec", "list", "ls", "ps", "show", "start", "kill", "wait", "delete", "rm", "copy", "cp", "get", "attach", "output", "events", "register", "revoke", "validate" };
 
@@ -24,6 +25,6 @@ int main(int argc, char **argv)
 				return 2;
 			}
 	}
-	fprintf(argc >= 2 && strcmp(argv[1], "--help") == 0 ? stdout : stderr, "usage: sallyport run [OPTION...] [--] COMMAND ARG...\n       sallyport stop --all [--state DIR]\n       sallyport doctor [--json]\n");
+	fprintf(argc >= 2 && strcmp(argv[1], "--help") == 0 ? stdout : stderr, "usage: sallyport run [OPTION...] [--] COMMAND ARG...\n       sallyport sandbox reload --policy FILE NAME\n       sallyport stop --all [--state DIR]\n       sallyport doctor [--json]\n");
 	return argc >= 2 && strcmp(argv[1], "--help") == 0 ? 0 : 2;
 }

@@ -167,15 +167,13 @@ static void gateway_returned(struct watch_state *w)
 	}
 	w->lost = false;
 	w->reconnect_ms = 0;
+	reloader_sandbox(w->m->reloader, *w->m->sandbox);
 	say_note("the gateway is back");
 }
 
 static void on_control(struct watch_state *w)
 {
-	char b[4096];
-	ssize_t n = recv(w->m->gateway->fd, b, sizeof(b), MSG_DONTWAIT);
-
-	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+	if (!gateway_event(w->m->gateway, w->m->registered))
 		gateway_lost(w);
 }
 

@@ -8,11 +8,13 @@
 #include "connector.h"
 #include "gateway.h"
 #include "plan.h"
+#include "reloader.h"
 
 struct monitor {
 	const struct plan *plan;
 	struct gateway *gateway;
 	struct connector *connector; /* asked for a new connection when we were root; fd -1: we connect ourselves */
+	struct reloader *reloader; /* told which number the sandbox has there; fd -1: none */
 	struct gateway_register *registered; /* to register again when a gateway returns */
 	uint32_t *sandbox;
 	pid_t pid;            /* 1 inside */

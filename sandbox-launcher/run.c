@@ -46,6 +46,8 @@ struct run {
 	struct gateway_register reg;
 	struct monitor monitor;
 	struct connector connector;
+	struct reloader reloader;
+	const char *policy_place; /* as it was named, absolute, its last part not resolved; NULL: it was not named */
 	char name[64];
 	char *args; /* our command line, as one run of octets */
 	size_t args_len;
@@ -96,6 +98,21 @@ static int check_streams(struct err *err)
 	return 0;
 }
 
+/* The name stays what it is: it may be a link that is turned to another table. */
+static int name_place(struct run *r, struct err *err)
+{
+	char dir[PATH_MAX], real[PATH_MAX], place[2 * PATH_MAX];
+	const char *slash = strrchr(r->o.policy, '/'), *name = slash != NULL ? slash + 1 : r->o.policy;
+
+	snprintf(dir, sizeof(dir), "%.*s", slash != NULL ? (int)(slash - r->o.policy) : 1, slash != NULL ? r->o.policy : ".");
+	if (realpath(dir[0] ? dir : "/", real) == NULL)
+		return err_errno(err, "cannot find the folder of the policy %s", r->o.policy);
+	if (snprintf(place, sizeof(place), "%s/%s", strcmp(real, "/") == 0 ? "" : real, name) >= PATH_MAX)
+		return err_set(err, ENAMETOOLONG, "the path of the policy %s is too long", r->o.policy);
+	r->policy_place = arena_strz(&r->plan.mem, str_of(place));
+	return 0;
+}
+
 static int find_places(struct run *r, const char **policy, struct err *err)
 {
 	char real[PATH_MAX];
@@ -108,6 +125,8 @@ static int find_places(struct run *r, const char **policy, struct err *err)
 		if (realpath(r->o.policy, real) == NULL)
 			return err_errno(err, "cannot find the policy %s", r->o.policy);
 		*policy = arena_strz(&r->plan.mem, str_of(real));
+		if (name_place(r, err) < 0)
+			return -1;
 	}
 	if (r->o.workdir != NULL && chdir(r->o.workdir) != 0)
 		return err_errno(err, "cannot enter the working directory %s", r->o.workdir);
@@ -452,6 +471,7 @@ static int finish(struct run *r, const struct monitor_end *end)
 
 	gateway_finish(&r->gateway, r->sandbox, &requests, &refused);
 	connector_end(&r->connector);
+	reloader_end(&r->reloader);
 	guard_finish(&r->guard);
 	if (strcmp(end->reason, "timeout") == 0)
 		say_note("the time was up");
@@ -485,6 +505,8 @@ static int run_checked(struct run *r, int *status, struct err *err)
 	environ_wipe();
 	if (r->plan.was_root && !r->plan.stop_on_loss && connector_start(&r->connector, &r->gateway, err) < 0)
 		return -1;
+	if (reloader_start(&r->reloader, &r->gateway, &r->plan, r->policy_place, &r->policy, err) < 0)
+		return -1;
 	if (plan_drop(&r->plan, err) < 0 || guard_prepare(&r->guard, &r->plan, &r->policy.wish, secrets, err) < 0 || guard_start(&r->guard, r->plan.tty, err) < 0)
 		return -1;
 	if (start(r, status, err) < 0) {
@@ -495,7 +517,9 @@ static int run_checked(struct run *r, int *status, struct err *err)
 		release_streams(&r->o);
 	r->monitor.registered = &r->reg;
 	r->monitor.connector = &r->connector;
+	r->monitor.reloader = &r->reloader;
 	r->monitor.sandbox = &r->sandbox;
+	reloader_sandbox(&r->reloader, r->sandbox);
 	say_started(r->sandbox, r->name, (int)r->monitor.pid, r->policy.name);
 	monitor_run(&r->monitor, &end);
 	*status = finish(r, &end);
@@ -511,7 +535,7 @@ int run_main(int argc, char **argv)
 	open_streams();
 	r->args = argv[0];
 	r->args_len = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
-	r->gateway.fd = r->connector.fd = r->guard.life_fd = r->guard.done_fd = r->policy.table_fd = r->reg.env_fd = -1;
+	r->gateway.fd = r->connector.fd = r->reloader.fd = r->guard.life_fd = r->guard.done_fd = r->policy.table_fd = r->reg.env_fd = -1;
 	r->guard.sweeper = -1;
 	if (options_parse(&r->o, argc - 1, argv + 1, &err) < 0) {
 		say_error("%s", err.text);
@@ -528,6 +552,7 @@ int run_main(int argc, char **argv)
 	}
 	if (run_checked(r, &status, &err) < 0) {
 		connector_end(&r->connector);
+		reloader_end(&r->reloader);
 		guard_finish(&r->guard);
 		say_error("%s", err.text);
 		say_exited(status, "error", -1, err.text);

@@ -17,24 +17,56 @@
 
 static const char *text(struct runpolicy *r, struct str s) { return arena_strz(&r->mem, s); }
 
-/* Runs `sallyport-policy ARG...` beside us; its exit status, or -1. */
-static int policy_tool(const struct gateway *g, const char *const *args, struct err *err)
+static void note_dep(struct runpolicy *r, const char *path)
+{
+	if (r->dep_n < RUNPOLICY_DEPS_MAX)
+		r->deps[r->dep_n++] = text(r, str_of(path));
+}
+
+/* What the tool said, on to standard error. */
+static void pass_words(struct runpolicy *r, int fd)
+{
+	char b[4096];
+	const char *error, *line;
+	ssize_t n;
+
+	for (off_t at = 0; (n = pread(fd, b, sizeof(b) - 1, at)) > 0; at += n) {
+		if (write(STDERR_FILENO, b, (size_t)n) < 0)
+			return;
+		b[n] = 0;
+		error = r->words[0] == 0 ? strstr(b, "error: ") : NULL;
+		if (error == NULL)
+			continue;
+		for (line = error; line > b && line[-1] != '\n'; line--)
+			;
+		snprintf(r->words, sizeof(r->words), "%.*s", (int)strcspn(line, "\n"), line);
+	}
+}
+
+/* Runs `sallyport-policy ARG...` beside us, with a descriptor for the names of the files that it reads; its exit status, or -1. */
+static int policy_tool(struct runpolicy *r, const struct gateway *g, const char *const *args, int deps, struct err *err)
 {
 	char program[PATH_MAX + 32], state[PATH_MAX + 32];
-	int status;
+	int status, words = memfd_create("sallyport-words", MFD_CLOEXEC);
 	pid_t pid;
 
+	if (words < 0)
+		return err_errno(err, "memfd");
 	snprintf(program, sizeof(program), "%s/sallyport-policy", g->program_dir);
 	snprintf(state, sizeof(state), "SALLYPORT_STATE=%s", g->state_dir);
 	pid = fork();
-	if (pid < 0)
+	if (pid < 0) {
+		close(words);
 		return err_errno(err, "cannot start %s", program);
+	}
 	if (pid == 0) {
 		char *envp[] = { state, NULL };
 		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 		dup2(null, 0);
 		dup2(null, 1); /* standard output is the command's */
+		dup2(words, 2);
+		fcntl(deps, F_SETFD, 0);
 		execve(program, (char *const *)args, envp);
 		dprintf(2, "sallyport: cannot execute %s: %s\n", program, strerror(errno));
 		_exit(127);
@@ -42,6 +74,8 @@ static int policy_tool(const struct gateway *g, const char *const *args, struct 
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return err_errno(err, "%s", program);
+	pass_words(r, words);
+	close(words);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -89,17 +123,33 @@ static bool looks_compiled(int fd)
 	return pread(fd, &magic, sizeof(magic), 16) == (ssize_t)sizeof(magic) && magic == 0xBEEFC0DE;
 }
 
+static void take_deps(struct runpolicy *r, int fd)
+{
+	char b[PATH_MAX];
+	ssize_t n;
+
+	for (off_t at = 0; (n = pread(fd, b, sizeof(b), at)) > 0 && memchr(b, 0, (size_t)n) != NULL; at += (off_t)strlen(b) + 1)
+		note_dep(r, b);
+}
+
 static int compile(struct runpolicy *r, const struct gateway *g, const char *yaml, const char *out, bool keep, struct err *err)
 {
 	/* consent is asked for on the octets that are compiled: one reading */
-	const char *args[] = { "sallyport-policy", "compile", "-o", out, yaml, r->only_trusted ? "--trusted" : NULL, NULL };
-	int status = policy_tool(g, args, err), fd, ret;
+	char number[16];
+	const char *args[] = { "sallyport-policy", "compile", "--deps", number, "-o", out, yaml, r->only_trusted ? "--trusted" : NULL, NULL };
+	int deps = memfd_create("sallyport-deps", MFD_CLOEXEC), status, fd, ret;
 
+	if (deps < 0)
+		return err_errno(err, "memfd");
+	snprintf(number, sizeof(number), "%d", deps);
+	status = policy_tool(r, g, args, deps, err);
+	take_deps(r, deps);
+	close(deps);
 	if (status < 0)
 		return -1;
 	if (status != 0) {
 		unlink(out);
-		return err_set(err, EINVAL, "%s is not used (see above): nothing was started", yaml);
+		return err_set(err, EINVAL, "%s is not used (see above)", yaml);
 	}
 	fd = open(out, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
@@ -125,6 +175,7 @@ static int load_file(struct runpolicy *r, const struct gateway *g, const char *f
 	if (fd < 0)
 		return err_errno(err, "cannot open the policy %s", file);
 	if (!r->only_trusted && looks_compiled(fd)) {
+		note_dep(r, file);
 		ret = take_table(r, fd, file, err);
 		close(fd);
 		return ret;
@@ -289,6 +340,18 @@ static int finish_load(struct runpolicy *r, const struct gateway *g, struct err 
 	if (!table_inject_each(r->table, take_inject, r))
 		return err_set(err, E2BIG, "the policy sets more than %d placeholder variables", PLAN_PATHS_MAX);
 	return 0;
+}
+
+void runpolicy_free(struct runpolicy *r)
+{
+	table_free(r->table);
+	if (r->table_fd >= 0)
+		close(r->table_fd);
+	for (unsigned i = 0; i < r->file_n; i++)
+		if (r->files[i].fd >= 0)
+			close(r->files[i].fd);
+	arena_fini(&r->mem);
+	*r = (struct runpolicy){ .table_fd = -1 };
 }
 
 int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *named, const char *cwd, struct err *err)

@@ -7,6 +7,7 @@
 #include "gateway.h"
 #include "plan.h"
 
+#define RUNPOLICY_DEPS_MAX 256
 struct runpolicy {
 	struct arena mem;
 	struct table *table;
@@ -19,6 +20,9 @@ struct runpolicy {
 	struct environ_secrets env;
 	struct { const char *path; int fd; } files[GATEWAY_FILES_MAX]; /* secrets' sources */
 	unsigned file_n;
+	const char *deps[RUNPOLICY_DEPS_MAX]; /* the files it was read from, as they were opened; also after a failure */
+	unsigned dep_n;
+	char words[400]; /* the first error that the compiler told, or "" */
 };
 /*
  * named: --policy as a real path, or NULL: ./sallyport.yaml of cwd if it is trusted. Compiler and trust speak for themselves
@@ -27,4 +31,5 @@ struct runpolicy {
 int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *named, const char *cwd, struct err *err);
 /* Opens the files that secrets come from with the caller's rights. */
 int runpolicy_open_files(struct runpolicy *r, struct err *err);
+void runpolicy_free(struct runpolicy *r);
 #endif

@@ -642,9 +642,21 @@ static void unlinked(struct served *s)
 		dial_free(b->dials);
 }
 
+static void retired(struct served *s, const struct table *t, uint32_t generation)
+{
+	struct sandbox *b = sandbox_of(s);
+
+	(void)t;
+	for (struct dial *d = b->dials, *next; d != NULL; d = next) {
+		next = d->next;
+		if (d->generation == generation)
+			finish(d, DIAL_DENIED, -1, "the policy is not in force any more");
+	}
+}
+
 static void gone(struct served *s) { free(s->data); }
 
-static const struct served_ops ops = { .unlinked = unlinked, .message = from_worker, .gone = gone };
+static const struct served_ops ops = { .unlinked = unlinked, .message = from_worker, .retired = retired, .gone = gone };
 
 /* --- supervisor ---------------------------------------------------------------------------------------------------- */
 

@@ -186,6 +186,7 @@ static void finish(struct exchange *x, bool reusable)
 	if (x->scrub_ref != NULL)
 		x->host->scrub_done(x->host_arg, x->scrub_ref);
 	x->scrub_ref = NULL;
+	x->host->over(x->host_arg, x);
 	x->client = NULL;
 	x->ident = NULL;
 	if (c != NULL)
@@ -993,6 +994,30 @@ void exchange_client_gone(struct exchange *x)
 
 static bool coded_some(struct exchange *x, const uint8_t *p, size_t n);
 static void end_response(struct exchange *x, const struct http_fields *trailer);
+/* The request that began it, decided again. */
+static bool still_allowed(const struct exchange *x, const struct table *t)
+{
+	struct decision again;
+	struct facts f;
+	struct dest d;
+
+	facts_of(x, &f);
+	f.now_s = clock_wall_ms() / 1000;
+	if (table_find(t, x->scheme, f.host, f.port, &d) != 1)
+		return false;
+	decide(t, &d, &f, &again);
+	return again.verdict == VERDICT_ALLOW;
+}
+
+void exchange_policy_changed(struct exchange *x, const struct table *t)
+{
+	if (!x->endless || x->finished || x->client == NULL || still_allowed(x, t))
+		return;
+	snprintf(x->reason, sizeof(x->reason), "policy_changed");
+	leave_upstream(x, false);
+	x->upstream_reusable = false;
+	refuse_with(x, REFUSAL_POLICY_DENIED, 0, "this sandbox's policy was replaced by one that does not allow it");
+}
 
 void exchange_client_drained(struct exchange *x)
 {

@@ -88,6 +88,7 @@ struct exchange_host {
 	void (*scrub_done)(void *arg, struct scrub_ref *ref);
 	void (*record)(void *arg, struct exchange *x, const struct buf *fields); /* the terminal record */
 	void (*event)(void *arg, const struct buf *fields);      /* a finding */
+	void (*over)(void *arg, struct exchange *x);             /* after the record: what it was decided with is looked at in this turn only */
 };
 struct scrub_ref {
 	struct scrub_set *set;
@@ -134,6 +135,7 @@ struct exchange {
 	uint8_t state;
 	bool request_ended, response_started, response_ended, recorded, finished;
 	bool waiting_upstream, retried, client_must_close, request_sent_any;
+	bool endless; /* bytes pass both ways until somebody ends it: a WebSocket, a tunnel. Ended when a policy comes that does not allow it */
 	uint64_t begun_ms, active_ms, sent_ms; /* loop time: the head was there; last octet of content either way; the request's end */
 	uint64_t phase_ms;    /* loop time since which it waits: awaits_continue, or for the content of a refused call */
 	bool awaits_continue; /* the client holds its content back until it is told to go on (RFC 9110 10.1.1) */
@@ -184,6 +186,8 @@ void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n);
 void exchange_request_end(struct exchange *x, struct http_fields *trailer); /* trailer: NULL without one */
 void exchange_request_broken(struct exchange *x, const struct http_fault *f); /* framing error in the content */
 void exchange_client_gone(struct exchange *x);
+/* t is in force from now on: what was decided goes on as it was, but for what is endless. */
+void exchange_policy_changed(struct exchange *x, const struct table *t);
 void exchange_client_drained(struct exchange *x); /* client output is below its low-water mark */
 
 void exchange_secrets_changed(struct exchange *x);

@@ -21,14 +21,15 @@ struct binding {
 	uint32_t dest_index, secret_index, kind;
 	struct str host; /* borrows from the table */
 };
-struct bindings { /* of one generation */
+struct bindings { /* of one generation: what may be released, and where it comes from */
 	struct bindings *next;
-	const struct table *table;
+	uint32_t generation;
+	const struct table *table; /* NULL: its sources came, it did not yet */
+	struct sources *sources;
 	struct binding *b;
 	size_t n, cap;
 };
 struct sandbox { /* served.data */
-	struct sources *sources;
 	struct bindings *bindings;
 };
 struct secrets_role {
@@ -46,10 +47,43 @@ static struct sandbox *sandbox_of(struct served *s)
 
 	if (b == NULL) {
 		b = must_calloc(1, sizeof(*b));
-		b->sources = sources_new();
 		s->data = b;
 	}
 	return b;
+}
+
+static struct bindings *bindings_of(struct sandbox *b, uint32_t generation)
+{
+	struct bindings *l = b->bindings;
+
+	while (l != NULL && l->generation != generation)
+		l = l->next;
+	return l;
+}
+
+static struct bindings *bindings_get(struct served *s, uint32_t generation)
+{
+	struct sandbox *b = sandbox_of(s);
+	struct bindings *l = bindings_of(b, generation);
+
+	if (l != NULL)
+		return l;
+	l = must_calloc(1, sizeof(*l));
+	l->generation = generation;
+	l->sources = sources_new();
+	l->next = b->bindings;
+	b->bindings = l;
+	return l;
+}
+
+static void drop_bindings(struct bindings **at)
+{
+	struct bindings *l = *at;
+
+	*at = l->next;
+	sources_free(l->sources);
+	free(l->b);
+	free(l);
 }
 
 /* --- bindings ------------------------------------------------------------------------------------------------------ */
@@ -82,32 +116,41 @@ static bool add_dest(void *arg, const struct dest *d)
 	return true;
 }
 
-static const char *tabled(struct served *s, const struct table *t)
+static const char *tabled(struct served *s, const struct table *t, uint32_t generation)
 {
-	struct sandbox *b = sandbox_of(s);
-	struct bindings *l = must_calloc(1, sizeof(*l));
+	struct bindings *l = bindings_get(s, generation);
 
-	l->table = t;
+	l->n = 0;
 	if (!table_dest_each(t, add_dest, l)) {
-		free(l->b);
-		free(l);
+		l->n = 0;
 		return "the table is damaged";
 	}
+	l->table = t;
+	sources_keep_declared(l->sources, t);
 	if (l->n > 0)
 		qsort(l->b, l->n, sizeof(*l->b), binding_cmp);
-	l->next = b->bindings;
-	b->bindings = l;
 	return NULL;
 }
 
-static const struct binding *bound(const struct sandbox *b, const struct table *t, const struct msg_release *q)
+static const struct binding *bound(const struct bindings *l, const struct msg_release *q)
 {
 	struct binding key = { q->dest_index, q->secret_index, q->kind, STR_NONE };
 
-	for (const struct bindings *l = b->bindings; l != NULL; l = l->next)
-		if (l->table == t)
-			return l->n > 0 ? bsearch(&key, l->b, l->n, sizeof(*l->b), binding_cmp) : NULL;
-	return NULL;
+	return l->n > 0 ? bsearch(&key, l->b, l->n, sizeof(*l->b), binding_cmp) : NULL;
+}
+
+/* Values, sources and bindings of that generation go with it. */
+static void retired(struct served *s, const struct table *t, uint32_t generation)
+{
+	struct sandbox *b = s->data;
+
+	(void)t;
+	for (struct bindings **p = b != NULL ? &b->bindings : NULL; p != NULL && *p != NULL; p = &(*p)->next) {
+		if ((*p)->generation == generation) {
+			drop_bindings(p);
+			return;
+		}
+	}
 }
 
 static void gone(struct served *s)
@@ -117,14 +160,8 @@ static void gone(struct served *s)
 	events_sandbox_gone(the_role.events, s->id);
 	if (b == NULL)
 		return;
-	sources_free(b->sources);
-	while (b->bindings != NULL) {
-		struct bindings *l = b->bindings;
-
-		b->bindings = l->next;
-		free(l->b);
-		free(l);
-	}
+	while (b->bindings != NULL)
+		drop_bindings(&b->bindings);
 	free(b);
 }
 
@@ -139,9 +176,9 @@ static void refuse(struct served *s, const struct ipc_msg *m, enum release_statu
 
 static void release(struct served *s, const struct ipc_msg *m, const struct msg_release *q)
 {
-	struct sandbox *b = sandbox_of(s);
-	const struct table *t = served_table(s, m->generation);
-	const struct binding *k = t != NULL ? bound(b, t, q) : NULL;
+	struct bindings *l = bindings_of(sandbox_of(s), m->generation);
+	const struct table *t = l != NULL ? l->table : NULL;
+	const struct binding *k = t != NULL ? bound(l, q) : NULL;
 	enum inject_kind kind = q->kind <= INJECT_HEADER ? (enum inject_kind)q->kind : INJECT_NONE;
 	struct msg_released a = { .status = RELEASE_OK };
 	struct secret_decl d = { 0 };
@@ -159,7 +196,7 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 		refuse(s, m, RELEASE_FAILED, "the release cannot be recorded");
 		return;
 	}
-	v = sources_value(b->sources, &d, &valid_ms, cause);
+	v = sources_value(l->sources, &d, &valid_ms, cause);
 	events_add(the_role.events, s->id, str_of(s->name), d.name, k->host, kind, v != NULL, false, v != NULL ? STR_NONE : str_of(cause));
 	if (v == NULL) {
 		refuse(s, m, RELEASE_FAILED, cause);
@@ -175,7 +212,7 @@ static void from_worker(struct served *s, struct ipc_msg *m)
 		release(s, m, (const void *)m->data);
 }
 
-static const struct served_ops ops = { .tabled = tabled, .message = from_worker, .gone = gone };
+static const struct served_ops ops = { .tabled = tabled, .message = from_worker, .retired = retired, .gone = gone };
 
 /* --- supervisor and audit ------------------------------------------------------------------------------------------ */
 
@@ -205,7 +242,7 @@ static void take_env(struct secrets_role *r, const struct ipc_msg *m)
 {
 	const struct msg_sandbox_ref *ref = (const void *)m->data;
 
-	if (m->fd_n == 1 && !sources_env(sandbox_of(served_get(&r->served, ref->sandbox))->sources, m->fds[0]))
+	if (m->fd_n == 1 && !sources_env(bindings_get(served_get(&r->served, ref->sandbox), ref->generation)->sources, m->fds[0]))
 		log_limited(&r->said_sources, "error: the variables for sandbox %u cannot be read, or are too many", ref->sandbox);
 }
 
@@ -219,7 +256,7 @@ static void take_file(struct secrets_role *r, struct ipc_msg *m)
 		return;
 	fd = m->fds[0];
 	m->fds[0] = -1;
-	if (!sources_file(sandbox_of(served_get(&r->served, ref->sandbox))->sources, path, fd))
+	if (!sources_file(bindings_get(served_get(&r->served, ref->sandbox), ref->generation)->sources, path, fd))
 		log_limited(&r->said_sources, "error: sandbox %u has more than %u secret files", ref->sandbox, SOURCES_MAX);
 }
 

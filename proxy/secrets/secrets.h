@@ -26,6 +26,7 @@ void sources_free(struct sources *s);
 bool sources_env(struct sources *s, int fd);
 /* Takes fd. An absolute path that is there already is replaced. False: too many. */
 bool sources_file(struct sources *s, struct str path, int fd);
+void sources_keep_declared(struct sources *s, const struct table *t); /* what no secret of t names is dropped */
 /*
  * The value now, borrowed until the next call for the same sandbox; NULL and a cause for the operator otherwise. A file is
  * read again when it has changed; one that was removed or replaced has no value until it is handed over anew.

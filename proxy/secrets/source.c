@@ -133,6 +133,42 @@ bool sources_file(struct sources *s, struct str path, int fd)
 	return true;
 }
 
+static bool declared(const struct table *t, enum secret_source source, const char *arg)
+{
+	struct secret_decl d;
+
+	for (unsigned i = 0, n = table_secret_count(t); i < n; i++)
+		if (table_secret(t, i, &d) && d.source == source && str_eq(d.arg, str_of(arg)))
+			return true;
+	return false;
+}
+
+void sources_keep_declared(struct sources *s, const struct table *t)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->var_n; i++) {
+		if (declared(t, SECRET_SOURCE_ENV, s->vars[i].name)) {
+			s->vars[n++] = s->vars[i];
+			continue;
+		}
+		free(s->vars[i].name);
+		secret_free(s->vars[i].value);
+	}
+	s->var_n = n;
+	n = 0;
+	for (unsigned i = 0; i < s->file_n; i++) {
+		if (declared(t, SECRET_SOURCE_FILE, s->files[i].path)) {
+			s->files[n++] = s->files[i];
+			continue;
+		}
+		free(s->files[i].path);
+		close(s->files[i].fd);
+		secret_free(s->files[i].value);
+	}
+	s->file_n = n;
+}
+
 static const struct secret *variable(struct sources *s, struct str name, char cause[200])
 {
 	for (unsigned i = 0; i < s->var_n; i++) {

@@ -78,6 +78,8 @@ static void drop(struct control_client *cc)
 		next = b->next;
 		if (b->waiter == cc)
 			b->waiter = NULL;
+		if (b->reload_waiter == cc)
+			b->reload_waiter = NULL;
 		if (b->owner == cc)
 			sandbox_revoke(b, "sandbox ended");
 	}
@@ -157,17 +159,48 @@ static bool name_ok(const char *s)
 	return true;
 }
 
+/* The policy that o brings, with the sources of its secrets. NULL: answered with what is wrong. */
+static struct generation *take_policy(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
+{
+	json_t *files = json_object_get(o, "files"), *e;
+	struct generation *g = generation_new();
+	size_t i;
+
+	g->env_fd = take_fd(json_object_get(o, "env"), "fd", fds, n);
+	g->table_fd = take_fd(json_object_get(o, "policy"), "fd", fds, n);
+	g->flags = json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS;
+	if (g->table_fd < 0) {
+		reply_error(cc, id, "no_policy", "a compiled policy is needed as {\"policy\":{\"fd\":N}}");
+		goto bad;
+	}
+	json_array_foreach(files, i, e) {
+		const char *path = json_string_value(json_object_get(e, "path"));
+		int fd = take_fd(e, "fd", fds, n);
+
+		if (path == NULL || path[0] != '/' || strlen(path) > 4000 || fd < 0 || g->file_n == SANDBOX_FILES_MAX) {
+			if (fd >= 0)
+				close(fd);
+			reply_error(cc, id, "bad_files", "each of files is {\"path\":\"/P\",\"fd\":N}, at most 32");
+			goto bad;
+		}
+		g->files[g->file_n++] = (struct sandbox_file){ must_strdup(path), fd };
+	}
+	return g;
+bad:
+	generation_free(g);
+	return NULL;
+}
+
 static void op_register(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
 {
 	static const char *const kinds[] = { NULL, "proxy4", "proxy6", "dns_tcp4", "dns_tcp6", "dns_udp4", "dns_udp6" };
 	const char *name = json_string_value(json_object_get(o, "name"));
-	json_t *files = json_object_get(o, "files"), *socks = json_object_get(json_object_get(o, "identify"), "sockets"), *e;
+	json_t *socks = json_object_get(json_object_get(o, "identify"), "sockets"), *e;
 	struct sandbox *b = must_calloc(1, sizeof(*b));
+	struct generation *g = NULL;
 	size_t i;
 
-	b->env_fd = take_fd(json_object_get(o, "env"), "fd", fds, n);
-	b->table_fd = take_fd(json_object_get(o, "policy"), "fd", fds, n);
-	b->flags = (json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS) | SANDBOX_CA_FLAGS(cc->ca);
+	b->flags = SANDBOX_CA_FLAGS(cc->ca);
 	if (name == NULL || !name_ok(name)) {
 		reply_error(cc, id, "bad_name", "a sandbox's name is 1 to 63 of a-z 0-9 - _ . and begins with a letter or digit");
 		goto bad;
@@ -179,22 +212,9 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 			goto bad;
 		}
 	}
-	if (b->table_fd < 0) {
-		reply_error(cc, id, "no_policy", "register needs a compiled policy as {\"policy\":{\"fd\":N}}");
+	g = take_policy(cc, id, o, fds, n);
+	if (g == NULL)
 		goto bad;
-	}
-	json_array_foreach(files, i, e) {
-		const char *path = json_string_value(json_object_get(e, "path"));
-		int fd = take_fd(e, "fd", fds, n);
-
-		if (path == NULL || path[0] != '/' || strlen(path) > 4000 || fd < 0 || b->file_n == SANDBOX_FILES_MAX) {
-			if (fd >= 0)
-				close(fd);
-			reply_error(cc, id, "bad_files", "each of files is {\"path\":\"/P\",\"fd\":N}, at most 32");
-			goto bad;
-		}
-		b->files[b->file_n++] = (struct sandbox_file){ must_strdup(path), fd };
-	}
 	json_array_foreach(socks, i, e) {
 		const char *kind = json_string_value(json_object_get(e, "kind"));
 		int fd = take_fd(e, "fd", fds, n);
@@ -219,11 +239,139 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 	b->owner = json_is_true(json_object_get(o, "keep")) ? NULL : cc;
 	b->waiter = cc;
 	b->waiter_id = id;
-	sandbox_add(cc->control->sup, b);
+	sandbox_add(cc->control->sup, b, g);
 	return;
 bad:
+	generation_free(g);
 	sandbox_free(b);
 }
+
+/* --- reload -------------------------------------------------------------------------------------------------------- */
+
+static int copy_fd(int fd) { return fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1; }
+
+/* Sources that the caller does not bring anew stay what they are. */
+static void keep_sources(struct generation *g, const struct generation *now, const json_t *o)
+{
+	if (json_object_get(o, "env") == NULL)
+		g->env_fd = copy_fd(now->env_fd);
+	for (unsigned i = 0; json_object_get(o, "files") == NULL && i < now->file_n; i++) {
+		int fd = copy_fd(now->files[i].fd);
+
+		if (fd >= 0)
+			g->files[g->file_n++] = (struct sandbox_file){ must_strdup(now->files[i].path), fd };
+	}
+}
+
+/* What was tried and did not come to a table; the text is the caller's. */
+static void note_failure(struct sandbox *b, const char *text)
+{
+	char words[500];
+	size_t k = 0;
+
+	for (; *text && k + 1 < sizeof(words); text++)
+		words[k++] = *text >= 0x20 && *text < 0x7f ? *text : ' ';
+	words[k] = 0;
+	control_reloaded(b, NULL, words);
+}
+
+static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
+{
+	struct supervisor *s = cc->control->sup;
+	const json_t *which = json_object_get(o, "sandbox");
+	const char *failed = json_string_value(json_object_get(o, "failed"));
+	struct sandbox *b = json_is_integer(which) ? sandbox_find(s, (uint32_t)json_integer_value(which)) : NULL;
+	struct generation *g;
+
+	if (json_is_string(which))
+		for (b = s->sandboxes; b != NULL && (b->gone || strcmp(b->name, json_string_value(which)) != 0); b = b->next)
+			;
+	if (b == NULL || b->gone || b->in_force == NULL) {
+		reply_error(cc, id, "no_sandbox", "there is no such sandbox");
+		return;
+	}
+	if (b->reloading) {
+		reply_error(cc, id, "busy", "another policy is on its way to this sandbox");
+		return;
+	}
+	g = failed == NULL ? take_policy(cc, id, o, fds, n) : NULL;
+	if (failed == NULL && g == NULL)
+		return;
+	b->reloading = true;
+	b->reload_waiter = cc;
+	b->reload_id = id;
+	if (failed != NULL) {
+		note_failure(b, failed);
+		return;
+	}
+	keep_sources(g, b->in_force, o);
+	generation_add(b, g);
+}
+
+/* Whoever owns the sandbox holds what it registers again with, should we be gone: that is the policy in force. */
+static void tell_owner(const struct sandbox *b, const struct generation *g)
+{
+	json_t *o, *files = json_array();
+	int fds[1 + SANDBOX_FILES_MAX] = { g->table_fd };
+	union {
+		struct cmsghdr h;
+		char room[CMSG_SPACE(sizeof(fds))];
+	} ctl = { 0 };
+	struct iovec iov;
+	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl };
+	struct cmsghdr *cm;
+	char *t;
+
+	for (unsigned i = 0; i < g->file_n; i++) {
+		json_array_append_new(files, json_pack("{s:s,s:i}", "path", g->files[i].path, "fd", (int)(1 + i)));
+		fds[1 + i] = g->files[i].fd;
+	}
+	o = json_pack("{s:s,s:I,s:I,s:{s:i},s:b,s:o}", "event", "policy", "sandbox", (json_int_t)b->id, "generation", (json_int_t)g->number, "policy", "fd", 0, "explain_denials",
+		(g->flags & SANDBOX_EXPLAIN_DENIALS) != 0, "files", files);
+	t = json_dumps(o, JSON_COMPACT);
+	json_decref(o);
+	if (t == NULL)
+		return;
+	iov = (struct iovec){ t, strlen(t) };
+	mh.msg_controllen = CMSG_SPACE(sizeof(int) * (1 + g->file_n));
+	cm = CMSG_FIRSTHDR(&mh);
+	cm->cmsg_level = SOL_SOCKET;
+	cm->cmsg_type = SCM_RIGHTS;
+	cm->cmsg_len = CMSG_LEN(sizeof(int) * (1 + g->file_n));
+	memcpy(CMSG_DATA(cm), fds, sizeof(int) * (1 + g->file_n));
+	if (sendmsg(b->owner->watch.fd, &mh, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		log_error("the owner of sandbox %s could not be told of its policy: should this gateway be lost, it comes back with the one before", b->name);
+	free(t);
+}
+
+void control_reloaded(struct sandbox *b, const struct generation *g, const char *error)
+{
+	struct control_client *cc = b->reload_waiter;
+	char text[700];
+
+	if (!b->reloading)
+		return;
+	b->reloading = false;
+	b->reload_waiter = NULL;
+	if (g != NULL) {
+		log_info("sandbox %s: policy generation %u is in force", b->name, g->number);
+		supervisor_admin(b->sup, str_of(b->name), g, "policy replaced");
+		if (b->owner != NULL && !b->owner->closed)
+			tell_owner(b, g);
+	} else {
+		log_error("sandbox %s: its policy is not replaced: %s", b->name, error);
+		snprintf(text, sizeof(text), "policy not replaced: %s", error);
+		supervisor_admin(b->sup, str_of(b->name), b->in_force, text);
+	}
+	if (cc == NULL)
+		return;
+	if (g == NULL)
+		reply_error(cc, b->reload_id, "refused", error);
+	else
+		reply(cc, json_pack("{s:I,s:{s:I,s:I}}", "id", b->reload_id, "ok", "sandbox", (json_int_t)b->id, "generation", (json_int_t)g->number));
+}
+
+/* --- what there is ------------------------------------------------------------------------------------------------- */
 
 static json_t *role_json(const struct proc *p)
 {
@@ -238,7 +386,8 @@ static void op_status(struct control_client *cc, json_int_t id)
 	for (size_t i = 0; i < SHARED_ROLES; i++)
 		json_array_append_new(roles, role_json(&s->shared[i]));
 	for (struct sandbox *b = s->sandboxes; b != NULL; b = b->next) {
-		json_array_append_new(boxes, json_pack("{s:I,s:s,s:i,s:b}", "sandbox", (json_int_t)b->id, "name", b->name, "worker_pid", b->worker ? (int)b->worker->child.pid : 0, "answered", b->answered));
+		json_array_append_new(boxes, json_pack("{s:I,s:s,s:i,s:b,s:I}", "sandbox", (json_int_t)b->id, "name", b->name, "worker_pid", b->worker ? (int)b->worker->child.pid : 0, "answered", b->answered, "generation",
+			(json_int_t)(b->in_force != NULL ? b->in_force->number : 0)));
 		if (b->worker != NULL) {
 			w = role_json(b->worker);
 			json_object_set_new(w, "sandbox", json_string(b->name));
@@ -274,7 +423,7 @@ static void op_finish(struct control_client *cc, json_int_t id, struct sandbox *
 	b->waiter_id = id;
 	b->finishing = true;
 	timer_start(b->sup->loop, &b->finish_late, FINISH_MS, on_finish_late);
-	if (b->worker == NULL || b->worker->state != PROC_READY || !proc_say(b->worker, MSG_COUNTS_ASK, b->generation, NULL, 0, NULL, 0, NULL, 0))
+	if (b->worker == NULL || b->worker->state != PROC_READY || !proc_say(b->worker, MSG_COUNTS_ASK, 0, NULL, 0, NULL, 0, NULL, 0))
 		control_finished(b);
 }
 
@@ -291,7 +440,7 @@ static void handle(struct control_client *cc, const char *text, size_t len, int 
 		goto out;
 	}
 	if (json_object_get(o, "hello") != NULL) {
-		reply(cc, json_pack("{s:i,s:[s,s,s,s],s:s}", "v", 1, "features", "register", "revoke", "status", "stop", "version", SP_VERSION));
+		reply(cc, json_pack("{s:i,s:[s,s,s,s,s],s:s}", "v", 1, "features", "register", "revoke", "reload", "status", "stop", "version", SP_VERSION));
 		goto out;
 	}
 	op = json_string_value(json_object_get(o, "op"));
@@ -316,6 +465,8 @@ static void handle(struct control_client *cc, const char *text, size_t len, int 
 				sandbox_revoke(b, "sandbox ended");
 			reply(cc, json_pack("{s:I,s:{}}", "id", id, "ok"));
 		}
+	} else if (strcmp(op, "reload") == 0) {
+		op_reload(cc, id, o, fds, n);
 	} else if (strcmp(op, "status") == 0) {
 		op_status(cc, id);
 	} else if (strcmp(op, "stop") == 0) {

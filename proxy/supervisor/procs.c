@@ -114,28 +114,29 @@ static void send_start(struct proc *p)
 		cas_tell_rest(p);
 }
 
-static void say_sandbox(struct proc *p, struct sandbox *b)
+static void say_sandbox(struct proc *p, struct sandbox *b, struct generation *g)
 {
-	struct msg_sandbox m = { .sandbox = b->id, .generation = b->generation, .flags = b->flags };
-	struct msg_sandbox_ref ref = { b->id, b->generation };
-	int fds[1 + MSG_LISTENERS_MAX] = { b->table_fd };
+	struct msg_sandbox m = { .sandbox = b->id, .generation = g->number, .flags = b->flags | g->flags };
+	struct msg_sandbox_ref ref = { b->id, g->number };
+	int fds[1 + MSG_LISTENERS_MAX] = { g->table_fd };
 	unsigned n = 1;
 
 	memcpy(m.name, b->name, sizeof(m.name));
-	memcpy(m.table_digest, b->digest, sizeof(m.table_digest));
-	if (p->role == ROLE_WORKER) {
+	memcpy(m.table_digest, g->digest, sizeof(m.table_digest));
+	if (p->role == ROLE_WORKER && (b->told & 1u << ROLE_WORKER) == 0) {
 		for (unsigned i = 0; i < b->listener_n; i++) {
 			m.kinds[m.listeners++] = b->kinds[i];
 			fds[n++] = b->listeners[i];
 		}
 	}
 	if (p->role == ROLE_SECRETS) { /* the sources first: a release never meets half a sandbox */
-		if (b->env_fd >= 0)
-			proc_say(p, MSG_SANDBOX_ENV, b->generation, &ref, sizeof(ref), NULL, 0, &b->env_fd, 1);
-		for (unsigned i = 0; i < b->file_n; i++)
-			proc_say(p, MSG_SANDBOX_FILE, b->generation, &ref, sizeof(ref), b->files[i].path, strlen(b->files[i].path), &b->files[i].fd, 1);
+		if (g->env_fd >= 0)
+			proc_say(p, MSG_SANDBOX_ENV, g->number, &ref, sizeof(ref), NULL, 0, &g->env_fd, 1);
+		for (unsigned i = 0; i < g->file_n; i++)
+			proc_say(p, MSG_SANDBOX_FILE, g->number, &ref, sizeof(ref), g->files[i].path, strlen(g->files[i].path), &g->files[i].fd, 1);
 	}
-	proc_say(p, MSG_SANDBOX, b->generation, &m, sizeof(m), NULL, 0, fds, n);
+	g->told |= 1u << p->role;
+	proc_say(p, MSG_SANDBOX, g->number, &m, sizeof(m), NULL, 0, fds, n);
 	b->told |= 1u << p->role;
 }
 
@@ -165,22 +166,42 @@ static void wire(struct sandbox *b, struct proc *shared)
 
 static void on_tell(struct timer *t);
 
-/* The sandboxes that p does not know yet. */
+/* The generations that p does not know yet, the oldest first. */
+static void tell_generations(struct proc *p, struct sandbox *b)
+{
+	for (struct generation *g = b->generations; g != NULL; g = g->newer)
+		if (g->state >= GENERATION_TELLING && (g->told & 1u << p->role) == 0)
+			say_sandbox(p, b, g);
+}
+
+static bool knows_all(const struct proc *p, const struct sandbox *b)
+{
+	const struct generation *g = b->generations;
+
+	while (g != NULL && (g->state < GENERATION_TELLING || (g->told & 1u << p->role) != 0))
+		g = g->newer;
+	return g == NULL;
+}
+
+/* The sandboxes, or generations of their policies, that p does not know yet. */
 static void tell_more(struct proc *p)
 {
 	struct supervisor *s = p->sup;
+	bool known;
 
 	for (struct sandbox *b = s->sandboxes; b != NULL; b = b->next) {
 		if (p->ipc == NULL)
 			return;
-		if (!b->announced || b->gone || (b->told & 1u << p->role))
+		if (!b->announced || b->gone || knows_all(p, b))
 			continue;
 		if (ipc_queued(p->ipc) > TELL_AHEAD) {
 			timer_start(s->loop, &p->tell, TELL_MS, on_tell);
 			return;
 		}
-		say_sandbox(p, b);
-		wire(b, p);
+		known = b->told & 1u << p->role;
+		tell_generations(p, b);
+		if (!known)
+			wire(b, p);
 	}
 	if (p->synced)
 		return;
@@ -201,12 +222,28 @@ void proc_tell_sandbox(struct supervisor *s, struct sandbox *b)
 
 void proc_tell_gone(struct supervisor *s, struct sandbox *b)
 {
-	struct msg_sandbox_ref ref = { b->id, b->generation };
+	struct msg_sandbox_ref ref = { b->id, 0 };
 
 	/* those who give first, audit last */
 	for (size_t i = SHARED_ROLES; i-- > 0;)
 		if (b->told & 1u << s->shared[i].role)
-			proc_say(&s->shared[i], MSG_SANDBOX_GONE, b->generation, &ref, sizeof(ref), NULL, 0, NULL, 0);
+			proc_say(&s->shared[i], MSG_SANDBOX_GONE, 0, &ref, sizeof(ref), NULL, 0, NULL, 0);
+}
+
+void proc_tell_retired(struct generation *g)
+{
+	struct supervisor *s = g->sandbox->sup;
+	struct msg_sandbox_ref ref = { g->sandbox->id, g->number };
+
+	for (size_t i = 0; i < SHARED_ROLES; i++)
+		if (g->told & 1u << s->shared[i].role)
+			proc_say(&s->shared[i], MSG_RETIRE, g->number, &ref, sizeof(ref), NULL, 0, NULL, 0);
+}
+
+void proc_switch(struct sandbox *b, struct generation *g)
+{
+	if (b->worker != NULL && b->worker->ipc != NULL)
+		say_sandbox(b->worker, b, g);
 }
 
 void proc_serve(struct proc *p, struct sandbox *b)
@@ -216,7 +253,7 @@ void proc_serve(struct proc *p, struct sandbox *b)
 	b->told &= ~(1u << ROLE_WORKER);
 	if (p->ipc == NULL)
 		return; /* told when it starts */
-	say_sandbox(p, b);
+	say_sandbox(p, b, generation_for_worker(b));
 	for (size_t i = 0; i < SHARED_ROLES; i++)
 		wire(b, &p->sup->shared[i]);
 }
@@ -236,12 +273,14 @@ static void printable(char *out, size_t cap, const uint8_t *p, size_t n)
 static void about_sandbox(struct proc *p, const struct ipc_msg *m)
 {
 	struct msg_sandbox_ref r;
+	struct generation *g;
 	struct sandbox *b;
 	char words[520], text[600];
 
 	memcpy(&r, m->data, sizeof(r));
 	b = sandbox_find(p->sup, r.sandbox);
-	if (b == NULL || b->gone || !b->announced || r.generation != b->generation)
+	g = b != NULL ? generation_find(b, r.generation) : NULL;
+	if (g == NULL || b->gone || !b->announced)
 		return; /* ended meanwhile */
 	if (p->role == ROLE_WORKER && p->sandbox != b) {
 		log_error("a worker spoke of another's sandbox: it is ended");
@@ -249,12 +288,17 @@ static void about_sandbox(struct proc *p, const struct ipc_msg *m)
 		return;
 	}
 	if (m->type == MSG_SANDBOX_OK) {
-		sandbox_ack(b, p->role);
+		generation_ack(g, p->role);
+		return;
+	}
+	if (m->type == MSG_RETIRED) {
+		if (g->state == GENERATION_OLD)
+			generation_retire(g);
 		return;
 	}
 	printable(words, sizeof(words), m->data + sizeof(r), m->len - sizeof(r));
-	snprintf(text, sizeof(text), "the %s refused the sandbox: %s", role_name(p->role), words);
-	sandbox_refuse(b, text);
+	snprintf(text, sizeof(text), "the %s refused the policy: %s", role_name(p->role), words);
+	generation_refused(g, text);
 }
 
 static void on_role(struct ipc *c, const struct ipc_msg *m)
@@ -294,6 +338,7 @@ static void on_role(struct ipc *c, const struct ipc_msg *m)
 		break;
 	case MSG_SANDBOX_OK:
 	case MSG_SANDBOX_BAD:
+	case MSG_RETIRED:
 		about_sandbox(p, m);
 		break;
 	default:
@@ -382,8 +427,14 @@ static void on_end(struct watch *w, uint32_t events)
 		p->backoff_ms = 0;
 	restart_later(p);
 	if (p->role != ROLE_WORKER) {
-		for (b = s->sandboxes; b != NULL; b = b->next)
+		for (b = s->sandboxes; b != NULL; b = b->next) {
 			b->told &= ~(1u << p->role);
+			for (struct generation *g = b->generations; g != NULL; g = g->newer) {
+				g->told &= ~(1u << p->role);
+				g->acks &= ~(1u << p->role);
+			}
+			generations_go_on(b);
+		}
 		return;
 	}
 	if (b == NULL)
@@ -392,6 +443,7 @@ static void on_end(struct watch *w, uint32_t events)
 	b->counts_before.refused += b->counts.refused;
 	b->counts = (struct msg_counts){ 0 };
 	b->told &= ~(1u << ROLE_WORKER);
+	generations_worker_lost(b);
 	if (s->spare != NULL && s->spare->ipc != NULL) {
 		/* the warm spare takes over at once; the dead one becomes the next spare, after its delay */
 		struct proc *spare = s->spare;

@@ -57,9 +57,10 @@ void supervisor_events_flush(struct supervisor *s)
 	}
 }
 
-void supervisor_event(struct supervisor *s, struct str sandbox, const char *message)
+static void add_event(struct supervisor *s, struct str kind, struct str sandbox, const struct generation *g, const char *message)
 {
 	struct pending *e;
+	char hex[2 * GENERATION_DIGEST_LEN + 1];
 
 	if (s->event_n >= EVENTS_MAX) {
 		static struct log_limit limit;
@@ -68,15 +69,25 @@ void supervisor_event(struct supervisor *s, struct str sandbox, const char *mess
 		return;
 	}
 	e = must_calloc(1, sizeof(*e));
-	record_s(&e->fields, REC_KIND, STR("lifecycle"));
+	record_s(&e->fields, REC_KIND, kind);
 	record_s(&e->fields, REC_SANDBOX, sandbox);
 	record_s(&e->fields, REC_MESSAGE, str_of(message));
+	if (g != NULL) {
+		for (unsigned i = 0; i < GENERATION_DIGEST_LEN; i++)
+			snprintf(hex + 2 * i, 3, "%02x", g->digest[i]);
+		record_s(&e->fields, REC_POLICY_DIGEST, str_of(hex));
+		record_u(&e->fields, REC_POLICY_GENERATION, g->number);
+	}
 	record_u(&e->fields, REC_TIME_MS, clock_wall_ms());
 	*s->events_tail = e;
 	s->events_tail = &e->next;
 	s->event_n++;
 	supervisor_events_flush(s);
 }
+
+void supervisor_event(struct supervisor *s, struct str sandbox, const char *message) { add_event(s, STR("lifecycle"), sandbox, NULL, message); }
+
+void supervisor_admin(struct supervisor *s, struct str sandbox, const struct generation *g, const char *message) { add_event(s, STR("admin"), sandbox, g, message); }
 
 /* --- the end ------------------------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,8 @@
  *   startup.c     state directory, lock, CA, trust anchors
  *   config.c      gateway.yaml
  *   procs.c       processes: start, what each is told, restart
- *   sandboxes.c   sandboxes: their table's check, their worker, their end
+ *   sandboxes.c   sandboxes: their worker, their end
+ *   generations.c their policies: check, replacement, retirement
  *   control.c     the control socket
  *   supervisor.c  the command, lifecycle records, the orderly end
  */
@@ -87,22 +88,33 @@ struct checker { /* one table's check */
 	struct child child;
 	struct watch end;
 	struct timer late;
+	struct generation *generation;
+};
+#define GENERATION_DIGEST_LEN 32
+enum generation_state { GENERATION_CHECKING = 0, GENERATION_TELLING, GENERATION_SWITCHING, GENERATION_IN_FORCE, GENERATION_OLD };
+struct generation { /* generations.c */
+	struct generation *newer;
 	struct sandbox *sandbox;
+	enum generation_state state;
+	uint32_t number, flags; /* SANDBOX_EXPLAIN_DENIALS */
+	int table_fd, env_fd;
+	uint8_t digest[GENERATION_DIGEST_LEN];
+	struct sandbox_file files[SANDBOX_FILES_MAX];
+	unsigned file_n;
+	unsigned told, acks; /* bit per role: was sent it; has it in force */
+	struct timer late;
 };
 struct sandbox {
 	struct sandbox *next;
 	struct supervisor *sup;
-	uint32_t id, generation, flags;
+	uint32_t id, flags; /* which CA */
 	char name[MSG_NAME_MAX];
-	int table_fd, env_fd;
-	uint8_t digest[32];
-	struct sandbox_file files[SANDBOX_FILES_MAX];
-	unsigned file_n;
+	struct generation *generations, *in_force; /* oldest first; at most one of them is newer than the one in force */
 	int listeners[MSG_LISTENERS_MAX];
 	uint8_t kinds[MSG_LISTENERS_MAX];
 	unsigned listener_n;
 	struct proc *worker;
-	unsigned told, acks;   /* bit per role: knows of it; has its table in force */
+	unsigned told;         /* bit per role: knows of it, and has a link to its worker */
 	bool announced, answered, gone;
 	struct control_client *owner;  /* its connection is the sandbox's life; NULL with keep */
 	struct control_client *waiter; /* register, or finish, is unanswered */
@@ -110,6 +122,9 @@ struct sandbox {
 	struct timer finish_late;
 	struct msg_counts counts, counts_before; /* of the present worker, and of those before it */
 	json_int_t waiter_id;
+	bool reloading;                        /* control_reloaded is due */
+	struct control_client *reload_waiter;  /* who is told; NULL: nobody waits */
+	json_int_t reload_id;
 	struct checker *checker; /* at work */
 };
 #define SHARED_ROLES 4
@@ -134,6 +149,8 @@ void supervisor_shutdown(struct supervisor *s);
 void supervisor_idle(struct supervisor *s); /* the last sandbox is gone, perhaps */
 /* A lifecycle record. It is kept while audit is down. */
 void supervisor_event(struct supervisor *s, struct str sandbox, const char *message);
+/* A record of what an operator did, or tried. g: the policy that it is about, or NULL. */
+void supervisor_admin(struct supervisor *s, struct str sandbox, const struct generation *g, const char *message);
 void supervisor_events_flush(struct supervisor *s);
 
 /* procs.c */
@@ -143,7 +160,9 @@ void proc_start(struct proc *p);                /* its role and sup are set */
 struct proc *proc_worker(struct supervisor *s, struct sandbox *b); /* b NULL: a spare. NULL: no user left for one */
 void proc_spare(struct supervisor *s);          /* sees to it that there is one */
 void proc_serve(struct proc *p, struct sandbox *b); /* a running worker gets its sandbox */
-void proc_tell_sandbox(struct supervisor *s, struct sandbox *b);   /* all shared roles */
+void proc_tell_sandbox(struct supervisor *s, struct sandbox *b);   /* all shared roles: what they do not know yet */
+void proc_switch(struct sandbox *b, struct generation *g);          /* its worker, if there is one now */
+void proc_tell_retired(struct generation *g);
 void proc_tell_gone(struct supervisor *s, struct sandbox *b);
 /* A worker whose sandbox ended delivers its last records and ends; in any case within a second. Any other ends at once. p may be gone afterwards. */
 void proc_stop(struct proc *p, const struct msg_sandbox_ref *gone);
@@ -151,13 +170,28 @@ void proc_stop(struct proc *p, const struct msg_sandbox_ref *gone);
 bool proc_say(struct proc *p, enum msg_type type, uint32_t generation, const void *d, size_t n, const void *d2, size_t n2, const int *fds, unsigned fd_n);
 
 /* sandboxes.c */
-/* b's fields are filled. Checks the table, tells the roles, gives it a worker; control_registered follows. Takes b. */
-void sandbox_add(struct supervisor *s, struct sandbox *b);
+/* b's fields are filled. Checks g, tells the roles, gives it a worker; control_registered follows. Takes b and g. */
+void sandbox_add(struct supervisor *s, struct sandbox *b, struct generation *g);
+void sandbox_announce(struct sandbox *b); /* its first generation is checked */
+void sandbox_started(struct sandbox *b);  /* and in force */
 void sandbox_revoke(struct sandbox *b, const char *why); /* b is gone afterwards, or as soon as its checker has ended */
 void sandbox_refuse(struct sandbox *b, const char *text); /* the same, and register is answered so */
-void sandbox_ack(struct sandbox *b, enum role r);
 struct sandbox *sandbox_find(struct supervisor *s, uint32_t id);
 void sandbox_free(struct sandbox *b);
+
+/* generations.c */
+struct generation *generation_new(void); /* without descriptors; the caller fills it */
+void generation_free(struct generation *g);
+/* Takes g: checked, told, in force; control_reloaded follows (for a sandbox's first, control_registered). */
+void generation_add(struct sandbox *b, struct generation *g);
+bool generation_coming(const struct sandbox *b); /* one is on its way: another has to wait */
+struct generation *generation_find(const struct sandbox *b, uint32_t number);
+struct generation *generation_for_worker(const struct sandbox *b);
+void generation_ack(struct generation *g, enum role r);
+void generation_refused(struct generation *g, const char *text); /* by a role; g may be gone afterwards */
+void generation_retire(struct generation *g); /* g is gone afterwards */
+void generations_go_on(struct sandbox *b);    /* a role is not waited for any more */
+void generations_worker_lost(struct sandbox *b);
 
 /* cas.c */
 int cas_open(struct startup *s, struct err *err); /* the one that is there */
@@ -172,6 +206,7 @@ struct control *control_new(struct supervisor *s, struct err *err);
 void control_finished(struct sandbox *b); /* finish is answered with what is known; b is gone afterwards */
 void control_close(struct control *c); /* no new callers; those that are there keep their connection */
 void control_registered(struct sandbox *b, const char *error); /* NULL: in force */
+void control_reloaded(struct sandbox *b, const struct generation *g, const char *error); /* g is in force, or error says why none is */
 size_t control_clients(const struct control *c);
 bool control_uses_ca(const struct control *c, uint16_t number); /* a caller may still register a sandbox with it */
 #endif

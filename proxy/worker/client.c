@@ -74,11 +74,11 @@ static void connection_record(struct client *cl)
 	record_u(&b, REC_BYTES_OUT, cl->c.bytes_out);
 	record_s(&b, REC_IDENTITY, STR("listener"));
 	if (cl->tunnel != NULL)
-		reporter_record(cl->w->rep, tunnel_record(cl, &b), &b);
+		reporter_record(cl->w->rep, NULL, tunnel_record(cl, &b), &b);
 	else if (cl->code == REFUSAL_NONE && cl->dest_known)
 		reporter_connection(cl->w->rep, &b);
 	else
-		reporter_record(cl->w->rep, INFLIGHT_NO_SLOT, &b);
+		reporter_record(cl->w->rep, NULL, INFLIGHT_NO_SLOT, &b);
 	buf_fini(&b);
 }
 
@@ -257,7 +257,7 @@ static void identity_finding(struct client *cl)
 	record_s(&b, REC_MESSAGE, STR("the server name in the ClientHello differs from the name that the connection was made for"));
 	record_s(&b, REC_REQUEST_ID, str_of(cl->conn_id));
 	record_u(&b, REC_TIME_MS, clock_wall_ms());
-	reporter_record(cl->w->rep, INFLIGHT_NO_SLOT, &b);
+	reporter_record(cl->w->rep, NULL, INFLIGHT_NO_SLOT, &b);
 	buf_fini(&b);
 }
 
@@ -618,12 +618,14 @@ static void host_record(void *arg, struct exchange *x, const struct buf *fields)
 	if (x->handle != 0)
 		handle_free(&w->handles, x->handle);
 	x->handle = 0;
-	reporter_record(w->rep, x->slot, fields);
+	reporter_record(w->rep, policy_of_generation(w, x->generation), x->slot, fields);
 }
 
-static void host_event(void *arg, const struct buf *fields) { reporter_record(((struct worker *)arg)->rep, INFLIGHT_NO_SLOT, fields); }
+static void host_event(void *arg, const struct buf *fields) { reporter_record(((struct worker *)arg)->rep, NULL, INFLIGHT_NO_SLOT, fields); }
 
-const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event };
+static void host_over(void *arg, struct exchange *x) { policy_release(policy_of_generation(arg, x->generation)); }
+
+const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event, host_over };
 
 /* --- time-outs ----------------------------------------------------------------------------------------------------- */
 
@@ -635,6 +637,20 @@ void clients_slots_freed(struct worker *w)
 	for (struct conn *c = w->clients.head; c != NULL; c = c->next)
 		if (((struct client *)c)->awaits_slot)
 			conn_kick(c);
+}
+
+void clients_policy_changed(struct worker *w)
+{
+	for (struct conn *c = w->clients.head, *next; c != NULL; c = next) {
+		struct client *cl = (struct client *)c;
+
+		next = c->next;
+		if (cl->x != NULL)
+			exchange_policy_changed(cl->x, w->table);
+		else if (cl->h2 != NULL)
+			client_h2_policy_changed(cl);
+	}
+	tunnels_decide_again(w, w->table);
 }
 
 void clients_end(struct worker *w)

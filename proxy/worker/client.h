@@ -67,4 +67,5 @@ void client_h2_start(struct client *cl);
 void client_h2(struct client *cl);      /* process */
 void client_h2_gone(struct client *cl); /* its exchanges are told; frees h2 */
 void client_h2_sweep(struct client *cl, uint64_t now);
+void client_h2_policy_changed(struct client *cl);
 #endif

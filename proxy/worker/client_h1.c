@@ -109,7 +109,7 @@ static bool next_request(struct client *cl)
 	if (n == 0)
 		return false;
 	worker_request_id(cl->w, id);
-	x = exchange_new(cl->w->loop, &worker_exchange_host, cl->w, &cl->half, &cl->ident, cl->w->table, cl->w->generation, id);
+	x = worker_exchange_new(cl->w, &cl->half, &cl->ident, id);
 	cl->x = x;
 	cl->scan = 0;
 	cl->head_ms = 0;
@@ -184,7 +184,7 @@ static void unfinished_head(struct client *cl, const char *reason)
 	char id[33];
 
 	worker_request_id(cl->w, id);
-	cl->x = exchange_new(cl->w->loop, &worker_exchange_host, cl->w, &cl->half, &cl->ident, cl->w->table, cl->w->generation, id);
+	cl->x = worker_exchange_new(cl->w, &cl->half, &cl->ident, id);
 	exchange_malformed(cl->x, &f);
 }
 

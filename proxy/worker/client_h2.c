@@ -103,7 +103,7 @@ static struct stream *stream_new(struct client *cl, struct h2_stream *st, struct
 	if (st != NULL)
 		h2_stream_set_user(st, cs);
 	worker_request_id(cl->w, id);
-	cs->x = exchange_new(cl->w->loop, &worker_exchange_host, cl->w, &cs->half, &cl->ident, cl->w->table, cl->w->generation, id);
+	cs->x = worker_exchange_new(cl->w, &cs->half, &cl->ident, id);
 	cs->x->req = *r;
 	cs->x->arena = *a;
 	*a = (struct arena){ 0 };
@@ -416,6 +416,15 @@ void client_h2_gone(struct client *cl)
 	free(h);
 }
 
+void client_h2_policy_changed(struct client *cl)
+{
+	for (struct stream *cs = cl->h2->first, *next; cs != NULL; cs = next) {
+		next = cs->next;
+		if (cs->x != NULL && !cs->waits)
+			exchange_policy_changed(cs->x, cl->w->table);
+	}
+}
+
 static void start_waiting(struct client *cl)
 {
 	struct client_h2 *h = cl->h2;
@@ -425,6 +434,7 @@ static void start_waiting(struct client *cl)
 		if (!cs->waits)
 			continue;
 		no_longer_waits(cs);
+		worker_exchange_refresh(cl->w, cs->x);
 		exchange_start(cs->x);
 		if (cs->x != NULL)
 			half_resume(&cs->half);

@@ -2,7 +2,8 @@
 /*
  * The values in use: what `secrets` released to this sandbox for (secret, destination, kind), kept as long as it said. A
  * value that has expired is asked for again; if that fails the request fails. Everything that was ever released here is
- * in the scrub set, rotated values too, until the worker ends.
+ * in the scrub set, rotated values too and those that a later policy does not bind, until the worker ends: an origin may
+ * still echo them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,9 @@
 
 struct cred {
 	struct cred *next;
+	const struct table *table; /* whose numbers these are */
 	uint32_t secret_index, dest_index, kind;
+	struct policy_gen *asked; /* held while asking */
 	struct secret *value;
 	uint64_t until_ms, failed_until_ms;
 	char cause[200];
@@ -51,9 +54,10 @@ static struct cred *find(struct creds *c, const struct dest *d, const struct inj
 	struct cred *e;
 
 	for (e = c->list; e != NULL; e = e->next)
-		if (e->secret_index == in->secret_index && e->dest_index == d->index && e->kind == in->kind)
+		if (e->table == d->table && e->secret_index == in->secret_index && e->dest_index == d->index && e->kind == in->kind)
 			return e;
 	e = must_calloc(1, sizeof(*e));
+	e->table = d->table;
 	e->secret_index = in->secret_index;
 	e->dest_index = d->index;
 	e->kind = in->kind;
@@ -81,12 +85,13 @@ enum secret_state creds_get(struct creds *c, struct exchange *x, const struct de
 	}
 	if (!e->asking) {
 		e->id = handle_new(&c->w->handles, e);
-		if (c->w->secrets == NULL || !ipc_send(c->w->secrets, MSG_RELEASE, c->w->generation, e->id, &m, sizeof(m), NULL, 0)) {
+		if (c->w->secrets == NULL || !ipc_send(c->w->secrets, MSG_RELEASE, x->generation, e->id, &m, sizeof(m), NULL, 0)) {
 			handle_free(&c->w->handles, e->id);
 			*cause = STR("the role that holds the secrets is down");
 			return SECRET_UNAVAILABLE;
 		}
 		e->asking = true;
+		e->asked = policy_hold(policy_of_generation(c->w, x->generation));
 	}
 	if (e->waiting_n == e->waiting_cap) {
 		e->waiting_cap = e->waiting_cap ? e->waiting_cap * 2 : 8;
@@ -94,6 +99,13 @@ enum secret_state creds_get(struct creds *c, struct exchange *x, const struct de
 	}
 	e->waiting[e->waiting_n++] = x->handle;
 	return SECRET_WAIT;
+}
+
+static void answered(struct creds *c, struct cred *e)
+{
+	handle_free(&c->w->handles, e->id);
+	e->asking = false;
+	policy_release(e->asked);
 }
 
 static void remember(struct creds *c, struct str v)
@@ -143,8 +155,7 @@ void creds_released(struct creds *c, const struct ipc_msg *m)
 
 	if (e == NULL || !e->asking)
 		return;
-	handle_free(&c->w->handles, m->id);
-	e->asking = false;
+	answered(c, e);
 	secret_free(e->value);
 	e->value = NULL;
 	if (r->status == RELEASE_OK && text.n > 0) {
@@ -179,10 +190,25 @@ void creds_link_lost(struct creds *c)
 	for (struct cred *e = c->list; e != NULL; e = e->next) {
 		if (!e->asking)
 			continue;
-		handle_free(&c->w->handles, e->id);
-		e->asking = false;
+		answered(c, e);
 		failed(c, e, STR("the role that holds the secrets went down"));
 		wake(c, e);
+	}
+}
+
+void creds_table_gone(struct creds *c, const struct table *t)
+{
+	for (struct cred **p = &c->list; *p != NULL;) {
+		struct cred *e = *p;
+
+		if (e->table != t) {
+			p = &e->next;
+			continue;
+		}
+		*p = e->next;
+		secret_free(e->value);
+		free(e->waiting);
+		free(e);
 	}
 }
 

@@ -88,7 +88,7 @@ static void dns_record(struct names *n, struct str host, bool allowed, const cha
 	if (count > 1)
 		record_u(&b, REC_COUNT, count);
 	record_s(&b, REC_IDENTITY, STR("listener"));
-	reporter_record(n->w->rep, INFLIGHT_NO_SLOT, &b);
+	reporter_record(n->w->rep, NULL, INFLIGHT_NO_SLOT, &b);
 	buf_fini(&b);
 }
 

@@ -256,16 +256,21 @@ static void finish_slot(struct inflight_slot *s, const struct buf *fields)
 	buf_fini(&outcome);
 }
 
-static void add(struct reporter *r, uint32_t slot, const struct buf *fields, bool at_once)
+static void add(struct reporter *r, const struct policy_gen *policy, uint32_t slot, const struct buf *fields, bool at_once)
 {
 	struct buf extra = { 0 };
 	struct pending *p;
 
+	if (policy == NULL)
+		policy = r->w->policy;
+
 	if (slot != INFLIGHT_NO_SLOT)
 		finish_slot(&r->slots[slot], fields);
-	record_s(&extra, REC_POLICY_NAME, r->w->table ? table_name(r->w->table) : STR_NONE);
-	record_s(&extra, REC_POLICY_DIGEST, str_of(r->w->digest_hex));
-	record_u(&extra, REC_POLICY_GENERATION, r->w->generation);
+	if (policy != NULL) {
+		record_s(&extra, REC_POLICY_NAME, table_name(policy->table));
+		record_s(&extra, REC_POLICY_DIGEST, str_of(policy->digest_hex));
+		record_u(&extra, REC_POLICY_GENERATION, policy->generation);
+	}
 	p = must_malloc(sizeof(*p) + buf_len(fields) + buf_len(&extra));
 	p->next = NULL;
 	p->number = r->next_number++;
@@ -288,9 +293,9 @@ static void add(struct reporter *r, uint32_t slot, const struct buf *fields, boo
 }
 
 /* Nothing stands for one without a slot if we die: it does not gather. */
-void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields) { add(r, slot, fields, slot == INFLIGHT_NO_SLOT); }
+void reporter_record(struct reporter *r, const struct policy_gen *p, uint32_t slot, const struct buf *fields) { add(r, p, slot, fields, slot == INFLIGHT_NO_SLOT); }
 
-void reporter_connection(struct reporter *r, const struct buf *fields) { add(r, INFLIGHT_NO_SLOT, fields, false); }
+void reporter_connection(struct reporter *r, const struct buf *fields) { add(r, NULL, INFLIGHT_NO_SLOT, fields, false); }
 
 size_t reporter_pending(const struct reporter *r) { return r->count; }
 

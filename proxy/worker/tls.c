@@ -25,11 +25,13 @@ struct leaf {
 	int64_t minted_s, half_s, end_s; /* by the clock that clients go by: a machine may have slept, or been set */
 	X509 *x509;
 	bool refusal, asking, refused;
+	struct policy_gen *asked; /* held while asking */
 	uint64_t *waiting;
 	size_t waiting_n, waiting_cap;
 	char host[CANON_HOST_MAX + 1];
 };
 struct dest_ctx {
+	const struct table *table;
 	uint32_t dest_index;
 	SSL_CTX *ctx;
 };
@@ -280,8 +282,16 @@ static bool ask(struct tls *t, struct leaf *l)
 		return false;
 	}
 	l->asking = true;
+	l->asked = policy_hold(t->w->policy);
 	l->refused = false;
 	return true;
+}
+
+static void answered(struct tls *t, struct leaf *l)
+{
+	handle_free(&t->w->handles, l->id);
+	l->asking = false;
+	policy_release(l->asked);
 }
 
 static int64_t now_s(void) { return (int64_t)(clock_wall_ms() / 1000); }
@@ -343,8 +353,7 @@ void tls_minted(struct tls *t, const struct ipc_msg *m)
 
 	if (l == NULL || !l->asking)
 		return;
-	handle_free(&t->w->handles, m->id);
-	l->asking = false;
+	answered(t, l);
 	x = a->status == MINT_OK ? d2i_X509(NULL, &der, (long)(m->len - sizeof(*a))) : NULL;
 	if (x != NULL || !leaf_usable(l)) { /* one that is valid is not given up because there is no other yet */
 		X509_free(l->x509);
@@ -363,8 +372,7 @@ void tls_ca_lost(struct tls *t)
 		for (struct leaf *l = t->leaves[i]; l != NULL; l = l->next) {
 			if (!l->asking)
 				continue;
-			handle_free(&t->w->handles, l->id);
-			l->asking = false;
+			answered(t, l);
 			wake(t, l);
 		}
 	}
@@ -388,7 +396,7 @@ static SSL_CTX *dest_ctx(struct tls *t, const struct dest *d, const char **cause
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < t->dest_n; i++)
-		if (t->dests[i].dest_index == d->index)
+		if (t->dests[i].table == d->table && t->dests[i].dest_index == d->index)
 			return t->dests[i].ctx;
 	if (d->has_ca) {
 		store = X509_STORE_new();
@@ -418,8 +426,21 @@ static SSL_CTX *dest_ctx(struct tls *t, const struct dest *d, const char **cause
 		memmove(t->dests, t->dests + 1, sizeof(t->dests[0]) * (CTX_CACHE - 1));
 		t->dest_n--;
 	}
-	t->dests[t->dest_n++] = (struct dest_ctx){ d->index, ctx };
+	t->dests[t->dest_n++] = (struct dest_ctx){ d->table, d->index, ctx };
 	return ctx;
+}
+
+void tls_table_gone(struct tls *t, const struct table *table)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < t->dest_n; i++) {
+		if (t->dests[i].table == table)
+			SSL_CTX_free(t->dests[i].ctx);
+		else
+			t->dests[kept++] = t->dests[i];
+	}
+	t->dest_n = kept;
 }
 
 SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *host, void *origin, const char **cause)

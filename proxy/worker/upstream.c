@@ -39,6 +39,7 @@ struct origin {
 	enum scheme scheme;
 	uint16_t port;
 	uint32_t dest_index;
+	struct policy_gen *policy; /* held: dest borrows from it */
 	struct dest dest;
 	struct canon_host host;
 	enum origin_speaks speaks;
@@ -47,12 +48,14 @@ struct origin {
 	size_t idle_n, h2_n;
 	struct waiting *wait, **wait_tail;
 	size_t wait_n, dials; /* exchanges that wait; connections on their way to being ready */
+	size_t uses; /* upstream objects, in whatever state */
 	SSL_SESSION *session; /* newest ticket; used once */
 };
 struct upstreams {
 	struct worker *w;
 	struct origin *buckets[ORIGIN_BUCKETS];
 	struct upstream *dialing;
+	bool old_origins; /* of older policies */
 };
 
 static void process(struct conn *c);
@@ -73,13 +76,14 @@ static struct origin *origin_of(struct upstreams *u, const struct upstream_want 
 	struct origin *o, **b = &u->buckets[h % ORIGIN_BUCKETS];
 
 	for (o = *b; o != NULL; o = o->next)
-		if (o->hash == h && o->port == want->port && o->scheme == want->scheme && o->dest_index == want->dest->index && str_eq(str_of(o->host.text), want->host))
+		if (o->hash == h && o->port == want->port && o->scheme == want->scheme && o->dest.table == want->dest->table && o->dest_index == want->dest->index && str_eq(str_of(o->host.text), want->host))
 			return o;
 	o = must_calloc(1, sizeof(*o));
 	o->hash = h;
 	o->port = want->port;
 	o->scheme = want->scheme;
 	o->dest = *want->dest;
+	o->policy = policy_hold(policy_of_table(u->w, o->dest.table));
 	o->dest_index = want->dest->index;
 	MUST(want->host.n <= CANON_HOST_MAX);
 	memcpy(o->host.text, want->host.p, want->host.n);
@@ -129,7 +133,7 @@ void upstream_free_again(struct upstream *u, bool reused)
 		upstream_h1_give(u, x, reused);
 		return;
 	}
-	if (o->idle_n >= LIMIT_POOL_PER_ORIGIN) {
+	if (o->idle_n >= LIMIT_POOL_PER_ORIGIN || o->policy != u->w->policy) {
 		conn_close(&u->c);
 		return;
 	}
@@ -201,7 +205,7 @@ static bool dial(struct upstreams *us, struct origin *o)
 	u->since_us = clock_mono_us();
 	u->waiter.dialed = dialed;
 	u->dial_id = handle_new(&us->w->handles, &u->waiter);
-	if (us->w->dialer == NULL || !ipc_send2(us->w->dialer, MSG_DIAL, us->w->generation, u->dial_id, &m, sizeof(m), o->host.text, o->host.len, NULL, 0)) {
+	if (us->w->dialer == NULL || !ipc_send2(us->w->dialer, MSG_DIAL, o->policy->generation, u->dial_id, &m, sizeof(m), o->host.text, o->host.len, NULL, 0)) {
 		handle_free(&us->w->handles, u->dial_id);
 		free(u);
 		return false;
@@ -212,6 +216,7 @@ static bool dial(struct upstreams *us, struct origin *o)
 		us->dialing->prev_dialing = &u->next_dialing;
 	us->dialing = u;
 	o->dials++;
+	o->uses++;
 	return true;
 }
 
@@ -429,6 +434,7 @@ static void dialed(struct dial_waiter *waiter, const struct ipc_msg *m, int *fd_
 	if (d->status != DIAL_OK || m->fd_n != 1) {
 		struct origin *o = u->origin;
 
+		o->uses--;
 		free(u);
 		dial_failed(o, upstream_dial_code(d), cause);
 		return;
@@ -467,6 +473,7 @@ void upstreams_dialer_lost(struct upstreams *us)
 
 		undial(u);
 		u->origin->dials--;
+		u->origin->uses--;
 		free(u);
 	}
 	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
@@ -476,8 +483,11 @@ void upstreams_dialer_lost(struct upstreams *us)
 
 static void free_conn(struct conn *c)
 {
-	buf_fini_secret(&((struct upstream *)c)->trailer);
-	free(c);
+	struct upstream *u = (struct upstream *)c;
+
+	u->origin->uses--;
+	buf_fini_secret(&u->trailer);
+	free(u);
 }
 
 static void process(struct conn *c)
@@ -507,6 +517,45 @@ static void process(struct conn *c)
 	}
 }
 
+/* What lies idle under an older policy is closed; what is in use is not used again (upstream_free_again, and the sweep). */
+void upstreams_policy_changed(struct upstreams *us)
+{
+	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++) {
+		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next) {
+			while (o->policy != us->w->policy && o->idle != NULL) {
+				struct upstream *u = o->idle;
+
+				unlink_idle(u);
+				conn_close(&u->c);
+			}
+		}
+	}
+	us->old_origins = true;
+}
+
+/* Origins of older policies that nobody uses any more. */
+static void forget_origins(struct upstreams *us)
+{
+	bool left = false;
+
+	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++) {
+		for (struct origin **p = &us->buckets[i]; *p != NULL;) {
+			struct origin *o = *p;
+
+			if (o->policy == us->w->policy || o->uses > 0 || o->wait != NULL) {
+				left = left || o->policy != us->w->policy;
+				p = &o->next;
+				continue;
+			}
+			*p = o->next;
+			SSL_SESSION_free(o->session);
+			policy_release(o->policy);
+			free(o);
+		}
+	}
+	us->old_origins = left;
+}
+
 void upstreams_sweep(struct upstreams *us)
 {
 	uint64_t now = loop_now_ms(us->w->loop);
@@ -524,11 +573,13 @@ void upstreams_sweep(struct upstreams *us)
 		} else if (u->state == UP_BUSY) {
 			upstream_h1_sweep(u, now);
 		} else if (u->state == UP_H2) {
-			upstream_h2_sweep(u, now);
+			upstream_h2_sweep(u, now, u->origin->policy != us->w->policy);
 		}
 	}
 	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
 		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next)
 			while (o->wait != NULL && o->dials == 0 && now - o->wait->since_ms > LIMIT_WAIT_MS)
 				exchange_upstream_failed(next_waiting(o), REFUSAL_UPSTREAM_TIMEOUT, "the upstream's connections take no more requests");
+	if (us->old_origins)
+		forget_origins(us);
 }

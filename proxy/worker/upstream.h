@@ -55,5 +55,5 @@ void upstream_h2_start(struct upstream *u);
 bool upstream_h2_may_open(const struct upstream *u);
 void upstream_h2_give(struct upstream *u, struct exchange *x); /* only when it may */
 void upstream_h2(struct upstream *u); /* process */
-void upstream_h2_sweep(struct upstream *u, uint64_t now);
+void upstream_h2_sweep(struct upstream *u, uint64_t now, bool old); /* old: no exchange will use it again */
 #endif

@@ -395,7 +395,7 @@ void upstream_h2(struct upstream *u)
 			upstream_h2_give(u, x);
 }
 
-void upstream_h2_sweep(struct upstream *u, uint64_t now)
+void upstream_h2_sweep(struct upstream *u, uint64_t now, bool old)
 {
 	struct upstream_h2 *h = u->h2;
 
@@ -424,7 +424,7 @@ void upstream_h2_sweep(struct upstream *u, uint64_t now)
 		over(u);
 		return;
 	}
-	if (h->first == NULL && h2_streams(h->s) == 0 && now - u->since_ms > LIMIT_POOL_IDLE_MS)
+	if (h->first == NULL && h2_streams(h->s) == 0 && (old || now - u->since_ms > LIMIT_POOL_IDLE_MS))
 		h2_shutdown(h->s);
 	output(u);
 }

@@ -212,7 +212,6 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 {
 	const struct msg_sandbox *s = (const void *)m->data;
 	struct msg_sandbox_ref ref = { s->sandbox, s->generation };
-	static const char hex[] = "0123456789abcdef";
 	struct err err = ERR_INIT;
 	struct table *t;
 
@@ -220,21 +219,18 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 		bad_sandbox(w, s, "unexpected descriptors, or another sandbox than before");
 		return;
 	}
+	if (w->policy != NULL && s->generation <= w->generation) {
+		bad_sandbox(w, s, "a generation that is not newer than the one in force");
+		return;
+	}
 	if (table_open(&t, m->fds[0], &err) < 0) {
 		bad_sandbox(w, s, err.text);
 		return;
 	}
-	/* never freed: names, rules and destinations in use borrow from it */
-	w->table = t;
 	w->sandbox = s->sandbox;
-	w->generation = s->generation;
-	w->explain_denials = (s->flags & SANDBOX_EXPLAIN_DENIALS) != 0;
 	memcpy(w->name, s->name, sizeof(w->name));
 	w->name[sizeof(w->name) - 1] = 0;
-	for (int i = 0; i < 32; i++) {
-		w->digest_hex[2 * i] = hex[s->table_digest[i] >> 4];
-		w->digest_hex[2 * i + 1] = hex[s->table_digest[i] & 15];
-	}
+	policy_in_force(w, t, s);
 	for (unsigned i = 0; i < s->listeners && !w->have_sandbox; i++) {
 		bool udp = s->kinds[i] == LISTENER_DNS_UDP4 || s->kinds[i] == LISTENER_DNS_UDP6;
 

@@ -9,6 +9,7 @@
  *   worker.c  links, listeners, the sweep     client*.c one connection from the sandbox    upstream*.c origins, connections
  *   tls.c     contexts, leaves, verification  creds.c   values in use, scrub set           reporter.c  records, slots
  *   names.c   DNS inside, synthetic addresses         tunnel.c  octets that pass unread
+ *   policy.c  generations of the policy
  */
 #include <openssl/ssl.h>
 
@@ -51,6 +52,15 @@ struct dial_waiter {
 	void (*dialed)(struct dial_waiter *d, const struct ipc_msg *m, int *fd_taken);
 };
 
+struct worker;
+struct policy_gen { /* one generation */
+	struct policy_gen *older;
+	struct worker *w;
+	struct table *table;
+	uint32_t generation;
+	unsigned refs; /* one while it is in force, and one of each that may still look at it or ask in its name */
+	char digest_hex[65];
+};
 struct reporter;
 struct creds;
 struct names;
@@ -59,12 +69,12 @@ struct upstreams;
 struct worker {
 	struct loop *loop;
 	struct ipc *sup, *dialer, *ca, *secrets, *audit;
-	struct table *table;
+	struct policy_gen *policy, *policies; /* in force; all that are looked at, newest first */
+	struct table *table;      /* of the one in force */
 	uint32_t sandbox, generation;
 	bool explain_denials, have_sandbox;
 	uint64_t ending_ms; /* the sandbox is gone: records are delivered, then the end */
 	char name[MSG_NAME_MAX];
-	char digest_hex[65];
 	int listeners[MSG_LISTENERS_MAX];
 	struct watch listener_watch[MSG_LISTENERS_MAX];
 	unsigned listener_n;
@@ -90,6 +100,17 @@ static inline size_t worker_memory(const struct worker *w) { return w->clients.q
 static inline size_t worker_out_high(const struct worker *w) { return worker_memory(w) > LIMIT_MEMORY / 2 ? CONN_OUT_PRESSED : CONN_OUT_HIGH; }
 void worker_request_id(struct worker *w, char out[33]);
 
+/* policy.c */
+struct policy_gen *policy_hold(struct policy_gen *p);
+void policy_release(struct policy_gen *p); /* what was borrowed from it is good for this turn */
+struct policy_gen *policy_of_generation(const struct worker *w, uint32_t generation); /* NULL: it is over */
+struct policy_gen *policy_of_table(const struct worker *w, const struct table *t);
+/* From now on what begins is decided by t, which it takes; what goes on without an end of its own is decided again. */
+void policy_in_force(struct worker *w, struct table *t, const struct msg_sandbox *s);
+/* An exchange of the policy in force, which it holds until it is over. */
+struct exchange *worker_exchange_new(struct worker *w, struct client_half *half, const struct exchange_ident *ident, const char request_id[33]);
+void worker_exchange_refresh(struct worker *w, struct exchange *x); /* not started yet: by the policy in force now */
+
 /* reporter.c */
 struct reporter *reporter_new(struct worker *w);
 void reporter_link(struct reporter *r, struct ipc *link); /* NULL: gone */
@@ -103,8 +124,8 @@ bool reporter_must_wait(struct reporter *r);
 /* A slot for a request, filled with what is known; INFLIGHT_NO_SLOT when none is free. */
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields);
 void reporter_unslot(struct reporter *r, uint32_t slot); /* nothing came of it; INFLIGHT_NO_SLOT: there was none */
-/* Queues a record; common fields (policy) are added. */
-void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields);
+/* Queues a record; common fields (policy) are added. p: which decided; NULL: the one in force. */
+void reporter_record(struct reporter *r, const struct policy_gen *p, uint32_t slot, const struct buf *fields);
 /* A connection's end, of which its requests' records tell already: gathers with others. */
 void reporter_connection(struct reporter *r, const struct buf *fields);
 void reporter_flush(struct reporter *r); /* records on their way gather for a moment otherwise */
@@ -116,6 +137,7 @@ struct creds *creds_new(struct worker *w);
 enum secret_state creds_get(struct creds *c, struct exchange *x, const struct dest *d, const struct inject *in, struct str *value, struct str *cause);
 void creds_released(struct creds *c, const struct ipc_msg *m);
 void creds_link_lost(struct creds *c);
+void creds_table_gone(struct creds *c, const struct table *t); /* values in use under it are dropped */
 struct scrub_ref *creds_scrub(struct creds *c);
 void creds_scrub_done(struct scrub_ref *r);
 
@@ -129,6 +151,7 @@ enum leaf_state tls_leaf(struct tls *t, SSL *ssl, struct str host, bool refusal,
 void tls_want_leaf(struct tls *t, struct str host, bool refusal); /* ahead of need */
 void tls_minted(struct tls *t, const struct ipc_msg *m);
 void tls_ca_lost(struct tls *t);
+void tls_table_gone(struct tls *t, const struct table *table);
 SSL *tls_server(struct tls *t, void *client);
 /* The destination's own anchors or the public ones. NULL: *cause says why. */
 SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *host, void *origin, const char **cause);
@@ -149,6 +172,7 @@ void client_accept(struct worker *w, int fd);
 void client_sweep(struct worker *w);
 void clients_watch_memory(struct worker *w); /* from now on LIMIT_MEMORY is kept */
 void clients_slots_freed(struct worker *w); /* those that wait for a slot go on */
+void clients_policy_changed(struct worker *w); /* tunnels and WebSockets that the policy in force does not allow are ended */
 void clients_end(struct worker *w); /* all of them, with their records */
 extern const struct exchange_host worker_exchange_host;
 /* From tls.c's client hello callback. */
@@ -166,6 +190,7 @@ void upstreams_cancel(struct upstreams *u, struct exchange *x);
 enum refusal_code upstream_dial_code(const struct msg_dialed *d); /* of a dial that came to nothing */
 void upstream_dial_facts(const struct msg_dialed *d, struct upstream_facts *f);
 void upstreams_dialer_lost(struct upstreams *u);
+void upstreams_policy_changed(struct upstreams *u); /* nothing of an older generation is used again */
 void upstreams_sweep(struct upstreams *u);
 void upstreams_new_session(void *origin, SSL_SESSION *s); /* takes s */
 #endif

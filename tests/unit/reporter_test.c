@@ -47,7 +47,7 @@ static void report(uint64_t n)
 	record_s(&b, REC_KIND, STR("request"));
 	snprintf(id, sizeof(id), "id-%llu", (unsigned long long)n);
 	record_s(&b, REC_REQUEST_ID, str_of(id));
-	reporter_record(w.rep, reporter_slot(w.rep, &b), &b);
+	reporter_record(w.rep, NULL, reporter_slot(w.rep, &b), &b);
 	buf_fini(&b);
 }
 

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Generations: one policy of one sandbox, with the sources of its secrets. Its table is copied into sealed memory and
+ * checked by a process that is thrown away; what fails is refused, and the generation in force stays.
+ *
+ *   CHECKING -> TELLING (shared roles) -> SWITCHING (worker) -> IN_FORCE -> OLD -> freed
+ *
+ * The first of a sandbox is told to all at once. A later one is told to its worker when every shared role that is at work
+ * has it, so that a question in its name never comes before it; a role that is down is told when it is back, before it has
+ * a link to the worker. An old one is retired when the worker has nothing of it any more, and in any case after RETIRE_MS.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../common/base/must.h"
+#include "../../common/sys/log.h"
+#include "supervisor.h"
+
+#define CHECKER_MS 20000
+#define TELL_MS 10000    /* for the roles to take a new generation */
+#define RETIRE_MS 30000  /* how long a worker may ask in the name of an old one */
+#define OLD_MAX 8        /* of one sandbox */
+
+struct generation *generation_new(void)
+{
+	struct generation *g = must_calloc(1, sizeof(*g));
+
+	g->table_fd = g->env_fd = -1;
+	return g;
+}
+
+void generation_free(struct generation *g)
+{
+	if (g == NULL)
+		return;
+	timer_stop(&g->late);
+	if (g->table_fd >= 0)
+		close(g->table_fd);
+	if (g->env_fd >= 0)
+		close(g->env_fd);
+	for (unsigned i = 0; i < g->file_n; i++) {
+		close(g->files[i].fd);
+		free(g->files[i].path);
+	}
+	free(g);
+}
+
+struct generation *generation_find(const struct sandbox *b, uint32_t number)
+{
+	struct generation *g = b->generations;
+
+	while (g != NULL && g->number != number)
+		g = g->newer;
+	return g;
+}
+
+/* The one that is to take the place of the one in force; NULL: none. */
+static struct generation *coming(const struct sandbox *b)
+{
+	struct generation *g = b->generations;
+
+	while (g != NULL && g->state >= GENERATION_IN_FORCE)
+		g = g->newer;
+	return g;
+}
+
+struct generation *generation_for_worker(const struct sandbox *b)
+{
+	struct generation *g = coming(b);
+
+	return g != NULL && g->state == GENERATION_SWITCHING ? g : b->in_force;
+}
+
+static void forget(struct generation *g)
+{
+	for (struct generation **p = &g->sandbox->generations; *p != NULL; p = &(*p)->newer) {
+		if (*p != g)
+			continue;
+		*p = g->newer;
+		break;
+	}
+	generation_free(g);
+}
+
+void generation_retire(struct generation *g)
+{
+	proc_tell_retired(g);
+	forget(g);
+}
+
+void generations_worker_lost(struct sandbox *b)
+{
+	for (struct generation *g = b->generations, *next; g != NULL; g = next) {
+		next = g->newer;
+		if (g->state == GENERATION_OLD)
+			generation_retire(g);
+	}
+}
+
+static void on_retire(struct timer *t) { generation_retire((struct generation *)((char *)t - offsetof(struct generation, late))); }
+
+static void refuse(struct generation *g, const char *text)
+{
+	struct sandbox *b = g->sandbox;
+
+	if (b->in_force == NULL) {
+		sandbox_refuse(b, text);
+		return;
+	}
+	generation_retire(g);
+	control_reloaded(b, NULL, text);
+}
+
+void generation_refused(struct generation *g, const char *text)
+{
+	if (g->state < GENERATION_IN_FORCE)
+		refuse(g, text);
+}
+
+static void on_told_late(struct timer *t)
+{
+	struct generation *g = (struct generation *)((char *)t - offsetof(struct generation, late));
+
+	refuse(g, "the gateway's roles did not take the policy in time");
+}
+
+static void in_force(struct generation *g)
+{
+	struct sandbox *b = g->sandbox;
+	struct generation *before = b->in_force;
+	unsigned old = 0;
+
+	timer_stop(&g->late);
+	g->state = GENERATION_IN_FORCE;
+	b->in_force = g;
+	if (before == NULL)
+		return;
+	before->state = GENERATION_OLD;
+	timer_start(b->sup->loop, &before->late, RETIRE_MS, on_retire);
+	for (struct generation *x = b->generations; x != NULL; x = x->newer)
+		old += x->state == GENERATION_OLD;
+	if (old > OLD_MAX)
+		generation_retire(b->generations); /* the oldest */
+	control_reloaded(b, g, NULL);
+}
+
+void generations_go_on(struct sandbox *b)
+{
+	static const enum role asked[] = { ROLE_SECRETS, ROLE_CA, ROLE_DIALER };
+	struct generation *g = coming(b);
+
+	if (g == NULL || g->state != GENERATION_TELLING)
+		return;
+	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
+		if (proc_shared(b->sup, asked[i])->state == PROC_READY && (g->acks & 1u << asked[i]) == 0)
+			return;
+	timer_stop(&g->late); /* whether the worker has switched only it can say: from here on there is no way back */
+	g->state = GENERATION_SWITCHING;
+	proc_switch(b, g);
+}
+
+void generation_ack(struct generation *g, enum role r)
+{
+	const unsigned all = 1u << ROLE_WORKER | 1u << ROLE_DIALER | 1u << ROLE_CA | 1u << ROLE_SECRETS | 1u << ROLE_AUDIT;
+	struct sandbox *b = g->sandbox;
+
+	g->acks |= 1u << r;
+	if (g->state == GENERATION_TELLING) {
+		generations_go_on(b);
+	} else if (g->state == GENERATION_SWITCHING && (b->in_force != NULL ? r == ROLE_WORKER : g->acks == all)) {
+		in_force(g);
+		sandbox_started(b);
+	}
+}
+
+/* --- the table's check --------------------------------------------------------------------------------------------- */
+
+static void checked(struct generation *g)
+{
+	struct sandbox *b = g->sandbox;
+
+	if (b->in_force == NULL) {
+		g->state = GENERATION_SWITCHING;
+		sandbox_announce(b);
+		return;
+	}
+	g->state = GENERATION_TELLING;
+	timer_start(b->sup->loop, &g->late, TELL_MS, on_told_late);
+	proc_tell_sandbox(b->sup, b);
+	generations_go_on(b);
+}
+
+static void free_later(void *arg) { free(arg); }
+
+static void on_checker_end(struct watch *w, uint32_t events)
+{
+	struct checker *c = (struct checker *)((char *)w - offsetof(struct checker, end));
+	struct generation *g = c->generation;
+	struct sandbox *b = g->sandbox;
+	uint8_t digest[GENERATION_DIGEST_LEN + 1];
+	ssize_t n;
+	int status = 0;
+
+	(void)events;
+	if (waitpid(c->child.pid, &status, WNOHANG) == 0)
+		return;
+	n = recv(c->child.link_fd, digest, sizeof(digest), MSG_DONTWAIT);
+	watch_stop(&c->end);
+	timer_stop(&c->late);
+	close(c->child.link_fd);
+	close(c->child.pidfd);
+	b->checker = NULL;
+	loop_defer(b->sup->loop, free_later, c);
+	if (b->gone) {
+		sandbox_revoke(b, "gone");
+		return;
+	}
+	if (n != GENERATION_DIGEST_LEN || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+		/* a crash of the checker is a refusal */
+		if (WIFSIGNALED(status))
+			log_error("the checker of sandbox %s ended by signal %d%s", b->name, WTERMSIG(status), WTERMSIG(status) == SIGSYS ? " (a system call outside its row)" : "");
+		refuse(g, "the compiled policy is damaged or of another format version: it is refused. Compile it again with `sallyport policy compile`");
+		return;
+	}
+	memcpy(g->digest, digest, GENERATION_DIGEST_LEN);
+	checked(g);
+}
+
+static void on_checker_late(struct timer *t)
+{
+	struct checker *c = (struct checker *)((char *)t - offsetof(struct checker, late));
+
+	kill(c->child.pid, SIGKILL); /* whose end is the refusal */
+}
+
+/* An own sealed copy: what was checked is what is used, whatever the caller does to its file. */
+static int seal_copy(int fd, struct err *err)
+{
+	struct stat st;
+	int out = memfd_create("sallyport-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	off_t off = 0;
+	char buf[65536];
+
+	if (out < 0)
+		return err_errno(err, "memfd");
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > TABLE_MAX) {
+		err_set(err, EINVAL, "the compiled policy is not a regular file of a possible size");
+		goto bad;
+	}
+	while (off < st.st_size) {
+		ssize_t n = pread(fd, buf, (size_t)(st.st_size - off) < sizeof(buf) ? (size_t)(st.st_size - off) : sizeof(buf), off);
+
+		if (n <= 0 || write(out, buf, (size_t)n) != n) {
+			err_set(err, EIO, "the compiled policy cannot be copied");
+			goto bad;
+		}
+		off += n;
+	}
+	if (fcntl(out, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
+		err_errno(err, "cannot seal the compiled policy");
+		goto bad;
+	}
+	return out;
+bad:
+	close(out);
+	return -1;
+}
+
+static int start_checker(struct generation *g, struct err *err)
+{
+	struct supervisor *s = g->sandbox->sup;
+	struct checker *c = must_calloc(1, sizeof(*c));
+
+	if (child_spawn(ROLE_CHECKER, s->start.program_dir_fd, proc_uid(s, ROLE_CHECKER, 0), g->table_fd, &c->child, err) < 0) {
+		free(c);
+		return -1;
+	}
+	c->generation = g;
+	g->sandbox->checker = c;
+	watch_start(s->loop, &c->end, c->child.pidfd, EPOLLIN, on_checker_end);
+	timer_start(s->loop, &c->late, CHECKER_MS, on_checker_late);
+	return 0;
+}
+
+void generation_add(struct sandbox *b, struct generation *g)
+{
+	struct generation **end = &b->generations;
+	struct err err = ERR_INIT;
+	int sealed = seal_copy(g->table_fd, &err);
+
+	g->sandbox = b;
+	g->number = ++b->sup->next_generation;
+	while (*end != NULL)
+		end = &(*end)->newer;
+	*end = g;
+	if (sealed < 0) {
+		refuse(g, err.text);
+		return;
+	}
+	close(g->table_fd);
+	g->table_fd = sealed;
+	if (start_checker(g, &err) < 0)
+		refuse(g, err.text);
+}
+
+bool generation_coming(const struct sandbox *b) { return coming(b) != NULL; }
