@@ -59,6 +59,8 @@
 	T(SCRUBBED, U)  /* overwritten echoes */ \
 	T(BOUNDARY, U)  /* it is the boundary that refuses: rule and source are its */ \
 	T(OBSERVED, U)  /* it passed although no rule allows it: `mode: observe` */ \
+	T(UPSTREAM_PROXY, S) T(VETTED_BY, S) /* the proxy behind the gateway; who looked at the address: "gateway", "proxy" */ \
+	T(UNREAD, U)    /* of a connection: its octets passed unread */ \
 	T(ACTOR_PID, U) T(ACTOR_NAME, S) T(ACTOR_PATH, M)
 
 enum record_tag {

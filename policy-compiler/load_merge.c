@@ -154,10 +154,16 @@ static void merge_rules(struct load *l, struct pol_dest *x, const struct pol_des
 
 static void merge(struct load *l, struct pol_dest *x, const struct pol_dest *y)
 {
+	if (x->tunnel != y->tunnel) {
+		load_error(l, x->at, "%s on port %u is a tunnel here or at %s, and read at the other", x->host.text, x->port, load_there(l, y->at, x->at));
+		return;
+	}
 	merge_scalars(l, x, y);
 	merge_lists(l, x, y);
 	merge_injects(l, x, y);
-	merge_rules(l, x, y);
+	if (!x->tunnel) /* both say the one rule that it has */
+		merge_rules(l, x, y);
+	x->acknowledged = x->acknowledged || y->acknowledged;
 	load_limits_unite(l->a, &x->limits, &y->limits);
 	x->port_written = x->port_written || y->port_written;
 	x->merged = true;
@@ -169,7 +175,7 @@ static void check_equal(struct load *l, const struct pol_dest *x, const struct p
 	if (x->port_written != y->port_written)
 		load_warning(l, y->at, "%s here never decides on port %u: the destination of line %u lists the port; only the deny rules count", y->host.text, y->port, x->at.line);
 	else
-		load_error(l, y->at, "%s on port %u (%s) is a destination already, at line %u: put the rules together", y->host.text, y->port, y->scheme == SCHEME_HTTPS ? "https" : "http", x->at.line);
+		load_error(l, y->at, "%s on port %u (%s) is a destination already, at line %u: put the rules together", y->host.text, y->port, scheme_name(y->scheme), x->at.line);
 }
 
 /* Whether a file has two of the n equal ones. */

@@ -197,7 +197,7 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 	const char *name = json_string_value(json_object_get(o, "name"));
 	json_t *socks = json_object_get(json_object_get(o, "identify"), "sockets"), *e;
 	struct sandbox *b = must_calloc(1, sizeof(*b));
-	struct generation *g;
+	struct generation *g = NULL;
 	size_t i;
 
 	b->boundary_fd = take_fd(json_object_get(o, "boundary"), "fd", fds, n);
@@ -214,6 +214,9 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 			goto bad;
 		}
 	}
+	g = take_policy(cc, id, o, fds, n);
+	if (g == NULL)
+		goto bad;
 	json_array_foreach(socks, i, e) {
 		const char *kind = json_string_value(json_object_get(e, "kind"));
 		int fd = take_fd(e, "fd", fds, n);
@@ -235,15 +238,13 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 		reply_error(cc, id, "bad_sockets", "register needs listening sockets: {\"identify\":{\"sockets\":[...]}}");
 		goto bad;
 	}
-	g = take_policy(cc, id, o, fds, n);
-	if (g == NULL)
-		goto bad;
 	b->owner = json_is_true(json_object_get(o, "keep")) ? NULL : cc;
 	b->waiter = cc;
 	b->waiter_id = id;
 	sandbox_add(cc->control->sup, b, g);
 	return;
 bad:
+	generation_free(g);
 	sandbox_free(b);
 }
 

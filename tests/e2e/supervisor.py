@@ -223,7 +223,8 @@ for text, data, fds, code in (
     ("an unknown kind", b'{"id":7,"op":"register","name":"x","policy":{"fd":0},"identify":{"sockets":[{"kind":"proxy9","fd":1}]}}', (0, 0), "bad_sockets"),
     ("a file without a path", b'{"id":7,"op":"register","name":"x","policy":{"fd":0},"files":[{"path":"","fd":1}]}', (0, 0), "bad_files"),
     ("a relative path", b'{"id":7,"op":"register","name":"x","policy":{"fd":0},"files":[{"path":"a/b","fd":1}]}', (0, 0), "bad_files"),
-    ("too long", b'{"x":"' + b"y" * 70000 + b'"}', (), "too_large"),
+    ("reload of nothing", b'{"id":7,"op":"reload","sandbox":99,"policy":{"fd":0}}', (0,), "no_sandbox"), ("reload of nobody", b'{"id":7,"op":"reload","sandbox":"box","policy":{"fd":0}}', (0,), "no_sandbox"),
+    ("reload of what is no name", b'{"id":7,"op":"reload","sandbox":[]}', (), "no_sandbox"), ("too long", b'{"x":"' + b"y" * 70000 + b'"}', (), "too_large"),
 ):
     a = c.raw(data, fds)
     say(a and a.get("error", {}).get("code") == code, "%s: %s" % (text, code), a)
@@ -254,6 +255,10 @@ fds_before = len(os.listdir("/proc/%d/fd" % st["pid"]))
 c = Caller(g.state)
 a, ports = register(c, "box", files=3)
 say("ok" in a, "register is answered when all have its table in force", a)
+for text, more, code in (("without a policy", {}, "no_policy"), ("with files that were not sent", {"policy": {"fd": 0}, "files": [{"path": "/x", "fd": 4}]}, "bad_files"), ("with no table", {"policy": {"fd": 0}}, "refused"), ("that failed elsewhere", {"failed": "x\n\x1b[1m"}, "refused")):
+    with open("/dev/null" if code == "refused" else TABLE, "rb") as t:
+        b = c.ask("reload", [t.fileno()], sandbox="box", **more)
+    say(b.get("error", {}).get("code") == code, "a reload %s: %s" % (text, code), b)
 w = g.role("worker", "box")
 say(w and w["ready"] and w["pid"] in pids, "its worker is the spare that was warm", w)
 say(g.ready() and g.role("worker"), "and there is a new spare")

@@ -293,6 +293,31 @@ static void only_what_the_table_has(void **state)
 	assert_int_equal(role_end(&r), 0);
 }
 
+/* The policy is replaced: each generation mints its own names, until it is retired. */
+static void generations(void **state)
+{
+	struct role_under_test r = start_ca();
+	int table = test_table(policy), next = test_table("version: 1\ndestinations: [ { host: next.example, allow: [GET /] } ]\n"), link;
+
+	(void)state;
+	role_sandbox(&r, 1, 7, 0, "one", table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	EVP_PKEY_free(leaf_key(link));
+	role_sandbox(&r, 1, 9, 0, "one", next);
+	assert_int_equal(mint(link, 7, MINT_LEAF, "api.example", NULL), MINT_OK);
+	assert_int_equal(mint(link, 7, MINT_LEAF, "next.example", NULL), MINT_DENIED);
+	assert_int_equal(mint(link, 9, MINT_LEAF, "next.example", NULL), MINT_OK);
+	assert_int_equal(mint(link, 9, MINT_LEAF, "api.example", NULL), MINT_DENIED);
+	role_retire(&r, 1, 7);
+	role_sandbox(&r, 2, 10, 0, "two", table); /* its answer comes behind */
+	assert_int_equal(mint(link, 7, MINT_LEAF, "api.example", NULL), MINT_DENIED);
+	assert_int_equal(mint(link, 9, MINT_LEAF, "next.example", NULL), MINT_OK);
+	close(link);
+	close(table);
+	close(next);
+	assert_int_equal(role_end(&r), 0);
+}
+
 static void refusal_leaves(void **state)
 {
 	struct role_under_test r = start_ca();
@@ -572,7 +597,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(made_as_it_should_be), cmocka_unit_test(never_replaced), cmocka_unit_test(exported), cmocka_unit_test(leaves),
-		cmocka_unit_test(only_what_the_table_has), cmocka_unit_test(refusal_leaves), cmocka_unit_test(leaves_are_rationed), cmocka_unit_test(several_cas), cmocka_unit_test(constrained), cmocka_unit_test(many_questions), cmocka_unit_test(wrong_files),
+		cmocka_unit_test(only_what_the_table_has), cmocka_unit_test(generations), cmocka_unit_test(refusal_leaves), cmocka_unit_test(leaves_are_rationed), cmocka_unit_test(several_cas), cmocka_unit_test(constrained), cmocka_unit_test(many_questions), cmocka_unit_test(wrong_files),
 		cmocka_unit_test(fast_enough),
 	};
 

@@ -410,6 +410,32 @@ static void many(void **state)
 	close(link);
 }
 
+/* The policy is replaced: each generation has its own destinations, until it is retired; what is under way in its name ends then. */
+static void generations(void **state)
+{
+	int next = test_table("version: 1\ndestinations: [ { host: next.example, allow: [GET /] } ]\n"), link, fd;
+	struct msg_dial q = { .port = port, .scheme = SCHEME_HTTPS };
+	char cause[512];
+
+	(void)state;
+	role_sandbox(&role, 50, 3, 0, "third", table);
+	link = role_peer(&role, ROLE_WORKER, 50);
+	role_sandbox(&role, 50, 60, 0, "third", next);
+	assert_int_equal(dial(link, "loop.example", port, cause).status, DIAL_OK);
+	wire_send(link, MSG_DIAL, 60, 99, &q, sizeof(q), "loop.example", 12, NULL, 0);
+	assert_int_equal(answer(link, 99, cause, &fd).status, DIAL_DENIED);
+	ask(link, 77, "loop.example", silent_port);
+	ask(link, 78, "other.example", port); /* when it is answered the one before has begun */
+	assert_int_equal(answer(link, 78, cause, &fd).status, DIAL_DENIED);
+	role_retire(&role, 50, 3);
+	assert_int_equal(answer(link, 77, cause, &fd).status, DIAL_DENIED);
+	assert_string_equal(cause, "the policy is not in force any more");
+	assert_int_equal(dial(link, "loop.example", port, cause).status, DIAL_DENIED);
+	role_gone(&role, 50, 60);
+	close(link);
+	close(next);
+}
+
 /* A worker that does not read for a while: what ends meanwhile is answered all the same, each question once. */
 static void stalled(void **state)
 {
@@ -447,7 +473,7 @@ static void stalled(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(connects), cmocka_unit_test(policy_first), cmocka_unit_test(addresses), cmocka_unit_test(on_link), cmocka_unit_test(failures), cmocka_unit_test(many), cmocka_unit_test(stalled) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(connects), cmocka_unit_test(policy_first), cmocka_unit_test(addresses), cmocka_unit_test(on_link), cmocka_unit_test(failures), cmocka_unit_test(many), cmocka_unit_test(generations), cmocka_unit_test(stalled) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -179,6 +179,13 @@ static inline void role_sandbox(struct role_under_test *r, uint32_t sandbox, uin
 	assert_int_equal(((struct msg_sandbox_ref *)(void *)m.data)->sandbox, sandbox);
 }
 
+static inline void role_retire(struct role_under_test *r, uint32_t sandbox, uint32_t generation)
+{
+	struct msg_sandbox_ref ref = { sandbox, generation };
+
+	wire_send(r->sup, MSG_RETIRE, generation, 0, &ref, sizeof(ref), NULL, 0, NULL, 0);
+}
+
 static inline void role_gone(struct role_under_test *r, uint32_t sandbox, uint32_t generation)
 {
 	struct msg_sandbox_ref ref = { sandbox, generation };

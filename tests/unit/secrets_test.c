@@ -236,6 +236,46 @@ static void kept_apart(void **state)
 	assert_int_equal(role_end(&r), 0);
 }
 
+/* The policy is replaced: each generation has its own bindings and sources, until it is retired. */
+static void generations(void **state)
+{
+	static const char less[] = "version: 1\nsecrets: { one: { env: ONE, hosts: [a.example] } }\ndestinations: [ { host: a.example, allow: [GET /], inject: [ { secret: one, as: basic, username: u } ] } ]\n";
+	int table = test_table(policy), next = test_table(less), link, audit;
+	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example"), one_next = index_of(next, "one"), a_next = dest_of(next, "a.example");
+	char v[512];
+
+	(void)state;
+	send_env(&r, 1, 5);
+	role_sandbox(&r, 1, 5, 0, "box", table);
+	audit = audit_join(&r, table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	assert_int_equal(ask(link, 8, one_next, a_next, INJECT_BASIC, v, NULL), RELEASE_UNBOUND); /* not here yet */
+	send_env(&r, 1, 8);
+	role_sandbox(&r, 1, 8, 0, "box", next);
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	assert_int_equal(ask(link, 8, one_next, a_next, INJECT_BASIC, v, NULL), RELEASE_OK);
+	assert_string_equal(v, "value-of-one-0123456789");
+	assert_int_equal(ask(link, 8, one_next, a_next, INJECT_BEARER, v, NULL), RELEASE_UNBOUND); /* the other's kind */
+	role_retire(&r, 1, 5);
+	role_sandbox(&r, 2, 9, 0, "other", table); /* its answer comes behind */
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_UNBOUND);
+	assert_int_equal(ask(link, 8, one_next, a_next, INJECT_BASIC, v, NULL), RELEASE_OK);
+	/* one that came to nothing leaves nothing */
+	send_env(&r, 1, 11);
+	role_retire(&r, 1, 11);
+	role_retire(&r, 1, 99);
+	role_retire(&r, 77, 1);
+	assert_int_equal(ask(link, 11, one, a, INJECT_BEARER, v, NULL), RELEASE_UNBOUND);
+	assert_int_equal(ask(link, 8, one_next, a_next, INJECT_BASIC, v, NULL), RELEASE_OK);
+	close(link);
+	close(audit);
+	close(table);
+	close(next);
+	assert_int_equal(role_end(&r), 0);
+}
+
 /* Repeats are folded; what is folded is written when the sandbox ends. */
 static void folded(void **state)
 {
@@ -364,7 +404,7 @@ static void orphaned(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(bound_releases), cmocka_unit_test(kept_apart), cmocka_unit_test(folded), cmocka_unit_test(replaced), cmocka_unit_test(flooded),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(bound_releases), cmocka_unit_test(kept_apart), cmocka_unit_test(generations), cmocka_unit_test(folded), cmocka_unit_test(replaced), cmocka_unit_test(flooded),
 		cmocka_unit_test(orphaned) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
