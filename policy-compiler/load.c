@@ -375,8 +375,10 @@ static void check_whole(struct load *l)
 	check_tunnels(l);
 	check_ids(l);
 	check_variables(l);
-	if (l->d->errors == 0) /* what an error left out would only be noise */
+	if (l->d->errors == 0) { /* what an error left out would only be noise */
 		warn(l);
+		load_lint(l);
+	}
 }
 
 /* --- entry --------------------------------------------------------------------------------------------------------- */

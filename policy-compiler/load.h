@@ -56,6 +56,7 @@ int load_place_order(const struct pol_place *x, const struct pol_place *y);
 
 /* load_merge.c */
 bool load_overrides(const struct load *l, unsigned by, bool over, unsigned what); /* file `by`, which says it with `override: true`, stands above file `what` */
+void load_lint(struct load *l); /* warnings about the whole */
 void load_merge_sandbox(struct load *l, unsigned first);
 void load_merge_dests(struct load *l); /* sorts them, unites what is of different files, tells equal ones of one file */
 
