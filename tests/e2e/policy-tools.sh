@@ -39,6 +39,13 @@ check "which is XML" python3 -c "import xml.etree.ElementTree as e; r = e.parse(
 exits "no table is made of a policy that fails its tests" 1 $P compile wrong.yaml -o table
 [ ! -e table ] && ok "none is there" || not_ok "none is there"
 has "the message is one of the file's" "$T/err" "wrong.yaml:18:5: error: the test \`allow GET https://a.test/repos/acme/secrets/x\` fails: got deny"
+for f in "$TOP"/tests/cases/policies/*.yaml; do exits "$(sed -n '1s/^# //p' "$f")" 0 $P test "$f"; done
+# UP07: what is no policy is none
+for f in missing.yaml empty.yaml comments.yaml .; do
+	: >empty.yaml
+	echo '# nothing' >comments.yaml
+	exits "UP07 $f is no policy" 1 $P check "$f"
+done
 # explain with what conditions ask for
 printf '{"query":"mutation { x }"}' >m.json
 exits "explain without the content: a question" 1 $P explain --content old.yaml POST https://a.test/graphql
