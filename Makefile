@@ -61,7 +61,7 @@ UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 REPLAY := $(addprefix $(B)/replay/,$(FUZZ))
 
-.PHONY: all deps check demo install bench fuzz property kill200 soak lint clean tests
+.PHONY: all deps check demo install bench bench-scrub fuzz property kill200 soak lint clean tests
 all: $(addprefix $(BIN)/,$(PROGRAMS)) $(if $(SELFTEST_SRC),$(B)/sallyport-proxy-selftest)
 
 deps:
@@ -114,6 +114,13 @@ demo: all
 
 bench: all
 	BIN=$(abspath $(BIN)) bash tests/bench/run.sh
+
+# How fast scrubbing is.
+bench-scrub: $(B)/bench/scrub
+	@$<
+$(B)/bench/scrub: $(B)/tests/bench/scrub.o $(B)/libtest.a $(B)/libcommon.a
+	@mkdir -p $(dir $@)
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_COMMON) $(LIBS_TEST)
 
 # The table against the reference evaluator, a million times: make property [PROPERTY_PAIRS=1000000] [PROPERTY_SEED=1]
 PROPERTY_PAIRS ?= 1000000

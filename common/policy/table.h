@@ -35,7 +35,7 @@ struct regexes *table_regexes(const struct table *t); /* compiled when first ask
 /* `limits`: what a destination bounds for itself. 0: the gateway's own limit, if it has one. */
 struct dest_limits {
 	uint64_t request_body;  /* octets of a request's content */
-	uint64_t response_body; /* octets of a response's content, as it comes from upstream */
+	uint64_t response_body; /* octets of a response's content, as it comes from upstream and, decoded, as it goes on */
 	uint32_t head_ms;       /* from the end of the request to the end of the response's head */
 	uint32_t idle_ms;       /* within an exchange, without an octet either way */
 	uint32_t total_ms;      /* from the request's head to the end of the response */

@@ -35,6 +35,18 @@ static enum coding named(struct str name)
 	return CODING_UNKNOWN;
 }
 
+/* Codings inside of the content, which we do not take off. */
+static void narrow_inner(struct http_fields *fs)
+{
+	struct str grpc = STR("grpc-accept-encoding");
+	bool asked = http_fields_find_name(fs, grpc) != NULL;
+
+	http_fields_drop_like(fs, grpc);
+	http_fields_drop_like(fs, STR("A-IM")); /* RFC 3229: differences, also compressed */
+	if (asked)
+		http_fields_add(fs, grpc, STR("identity"), HF_OTHER);
+}
+
 void coding_narrow(struct arena *a, struct http_request *r, bool injects)
 {
 	struct http_fields *fs = &r->fields;
@@ -43,6 +55,7 @@ void coding_narrow(struct arena *a, struct http_request *r, bool injects)
 	bool asked = false;
 	char *kept;
 
+	narrow_inner(fs);
 	for (unsigned i = 0; i < fs->n; i++) {
 		struct http_field *f = &fs->f[i];
 

@@ -10,6 +10,7 @@
 
 #include "common/base/must.h"
 #include "proxy/filter/scrub.h"
+#include "proxy/filter/scrub_int.h"
 
 struct ref_form {
 	uint8_t *p;
