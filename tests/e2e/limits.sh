@@ -5,7 +5,8 @@ NAME=limits
 . "$(dirname "$0")/lib.sh"
 can_run
 make_pki
-start_nginx 'location /v1/up { client_max_body_size 10m; default_type text/plain; return 200 "up\n"; }'
+# answers when it has the content, not before: nobody listens on port 1
+start_nginx 'location /v1/up { client_max_body_size 10m; client_body_buffer_size 1m; proxy_pass http://127.0.0.1:1; error_page 502 =200 /v1/x; }'
 cat >"$WORK/policy.yaml" <<P
 version: 1
 name: limited
