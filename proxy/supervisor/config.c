@@ -103,6 +103,18 @@ static void on_uid_base(void *arg, const struct schema_row *row, const struct sc
 		l->c->uid_base = (uint32_t)v->number;
 }
 
+static void on_signed(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	if (v->n == 0)
+		diag_error(l->d, v->node->line, v->node->col, "`require_signed` is a list of at least one key; leave it out and no policy has to be signed");
+	for (unsigned i = 0; i < v->n && l->c->signer_n < SIGNERS_MAX; i++)
+		if (!signature_key_parse(v->items[i]->text, l->c->signers[l->c->signer_n++]))
+			diag_error(l->d, v->items[i]->line, v->items[i]->col, "a key is ed25519/ and 44 characters, as `sallyport policy pubkey KEY` prints it");
+}
+
 static const struct schema_row top_rows[] = {
 	{ "dns", SCHEMA_MAP, false, on_dns, NULL, 0, 0 },
 	{ "trust", SCHEMA_TEXT, false, on_trust, NULL, 0, 0 },
@@ -110,7 +122,7 @@ static const struct schema_row top_rows[] = {
 	{ "listen", SCHEMA_LATER, false, NULL, "network listeners", 0, 0 },
 	{ "policies", SCHEMA_LATER, false, NULL, "named policies", 0, 0 },
 	{ "boundary", SCHEMA_LATER, false, NULL, "a policy that no other can exceed", 0, 0 },
-	{ "require_signed", SCHEMA_LATER, false, NULL, "signed policies", 0, 0 },
+	{ "require_signed", SCHEMA_TEXTS, false, on_signed, NULL, 0, SIGNERS_MAX },
 	{ "observe", SCHEMA_LATER, false, NULL, "recording without refusing", 0, 0 },
 	{ "upstream_proxy", SCHEMA_LATER, false, NULL, "a proxy behind the gateway", 0, 0 },
 	{ "audit", SCHEMA_LATER, false, NULL, "settings of the log", 0, 0 },

@@ -19,6 +19,7 @@
 
 #include "../../common/base/buf.h"
 #include "../../common/msg.h"
+#include "../../common/policy/signature.h"
 #include "../../common/sys/child.h"
 #include "../../common/sys/ipc.h"
 
@@ -27,11 +28,14 @@
 #define TABLE_MAX (1u << 30)
 #define UID_BASE_DEFAULT 61000
 #define DNS_TEXT_MAX 1024
+#define SIGNERS_MAX 64
 
 struct config { /* gateway.yaml */
 	char dns[DNS_TEXT_MAX]; /* "ADDRESS PORT\n" each; empty: the system's */
 	char trust[4096];       /* PEM file; empty: the system's */
 	uint32_t uid_base;
+	uint8_t signers[SIGNERS_MAX][SIGNATURE_KEY_LEN]; /* require_signed; none: whoever brings a policy */
+	unsigned signer_n;
 };
 /* file NULL: the default place, where absence is no error. Errors name file, line and column. */
 int config_load(struct config *c, const char *file, bool as_root, struct err *err);
