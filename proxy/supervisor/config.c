@@ -81,15 +81,19 @@ static void on_dns(void *arg, const struct schema_row *row, const struct schema_
 }
 
 /* A relative path is beside the configuration: it does not depend on where the gateway was started. */
-static void on_trust(void *arg, const struct schema_row *row, const struct schema_value *v)
+static void beside(struct load *l, const struct schema_value *v, char path[4096])
 {
-	struct load *l = arg;
 	const char *slash = strrchr(l->file, '/');
 	int dir = slash != NULL && v->text.p[0] != '/' ? (int)(slash - l->file) + 1 : 0;
 
-	(void)row;
-	if (snprintf(l->c->trust, sizeof(l->c->trust), "%.*s%.*s", dir, l->file, (int)v->text.n, v->text.p) >= (int)sizeof(l->c->trust))
+	if (snprintf(path, 4096, "%.*s%.*s", dir, l->file, (int)v->text.n, v->text.p) >= 4096)
 		diag_error(l->d, v->node->line, v->node->col, "the path is too long");
+}
+
+static void on_trust(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	beside(arg, v, ((struct load *)arg)->c->trust);
 }
 
 static void on_uid_base(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -115,12 +119,40 @@ static void on_signed(void *arg, const struct schema_row *row, const struct sche
 			diag_error(l->d, v->items[i]->line, v->items[i]->col, "a key is ed25519/ and 44 characters, as `sallyport policy pubkey KEY` prints it");
 }
 
+static void on_dir(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	if (l->c->folder_n == FOLDERS_MAX)
+		diag_error(l->d, v->node->line, v->node->col, "at most %d policy folders", FOLDERS_MAX);
+	else
+		beside(l, v, l->c->folders[l->c->folder_n++].path);
+}
+
+static const struct schema_row folder_rows[] = {
+	{ "dir", SCHEMA_TEXT, true, on_dir, "a policy folder is `{ dir: DIR }`", 0, 0 },
+	{ "boundary", SCHEMA_LATER, false, NULL, "a policy that no other can exceed", 0, 0 },
+	{ "sources", SCHEMA_LATER, false, NULL, "secrets that the gateway itself has", 0, 0 },
+	{ "users", SCHEMA_LATER, false, NULL, "callers that are not the gateway's own user", 0, 0 },
+	{ "groups", SCHEMA_LATER, false, NULL, "callers that are not the gateway's own user", 0, 0 },
+};
+
+static void on_policies(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	for (unsigned i = 0; i < v->n; i++)
+		schema_parse(l->d, v->items[i], "a policy folder", SCHEMA_ROWS(folder_rows), l);
+}
+
 static const struct schema_row top_rows[] = {
 	{ "dns", SCHEMA_MAP, false, on_dns, NULL, 0, 0 },
 	{ "trust", SCHEMA_TEXT, false, on_trust, NULL, 0, 0 },
 	{ "uid_base", SCHEMA_NUMBER, false, on_uid_base, NULL, 0, 0 },
 	{ "listen", SCHEMA_LATER, false, NULL, "network listeners", 0, 0 },
-	{ "policies", SCHEMA_LATER, false, NULL, "named policies", 0, 0 },
+	{ "policies", SCHEMA_LIST, false, on_policies, NULL, 0, 0 },
 	{ "boundary", SCHEMA_LATER, false, NULL, "a policy that no other can exceed", 0, 0 },
 	{ "require_signed", SCHEMA_TEXTS, false, on_signed, NULL, 0, SIGNERS_MAX },
 	{ "observe", SCHEMA_LATER, false, NULL, "recording without refusing", 0, 0 },

@@ -55,6 +55,20 @@ void generation_free(struct generation *g)
 	free(g);
 }
 
+static int copy_fd(int fd) { return fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1; }
+
+void generation_keep_sources(struct generation *g, const struct generation *now, bool env, bool files)
+{
+	if (env)
+		g->env_fd = copy_fd(now->env_fd);
+	for (unsigned i = 0; files && i < now->file_n; i++) {
+		int fd = copy_fd(now->files[i].fd);
+
+		if (fd >= 0)
+			g->files[g->file_n++] = (struct sandbox_file){ must_strdup(now->files[i].path), fd };
+	}
+}
+
 struct generation *generation_find(const struct sandbox *b, uint32_t number)
 {
 	struct generation *g = b->generations;
@@ -143,6 +157,7 @@ static void in_force(struct generation *g)
 	timer_stop(&g->late);
 	g->state = GENERATION_IN_FORCE;
 	b->in_force = g;
+	b->policy_seen = g->seen;
 	if (before == NULL)
 		return;
 	before->state = GENERATION_OLD;

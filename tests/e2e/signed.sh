@@ -8,7 +8,7 @@ P="$BIN/sallyport-policy"
 cd "$T" || exit 1
 for k in mine other; do openssl genpkey -algorithm ed25519 -out $k.pem 2>"$T/genpkey"; chmod 600 $k.pem; done
 yaml() { printf 'version: 1\nname: agent\ndestinations:\n  - host: a.test\n    allow: [ "GET /%s" ]\n' "$1" >"$T/$1.yaml"; chmod 644 "$T/$1.yaml"; }
-yaml one; yaml two; yaml three
+yaml one; yaml two; yaml three; yaml four
 
 # --- keys and signatures
 KEY=$("$P" pubkey mine.pem)
@@ -44,8 +44,9 @@ open("bad10.lmdb", "wb").write(b + b[n:])
 E
 
 # --- a gateway that wants it
-printf 'require_signed: [ "%s" ]\n' "$KEY" >gateway.yaml
+printf 'require_signed: [ "%s" ]\npolicies: [ { dir: tables } ]\n' "$KEY" >gateway.yaml
 chmod 644 gateway.yaml
+mkdir -m 755 tables
 "$BIN/sallyport-proxy" serve --state "$STATE" --config gateway.yaml >serve.log 2>&1 &
 PIDS+=($!)
 wait_for 15 test -S "$STATE/run/control.sock"
@@ -77,7 +78,6 @@ is() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "is '$2', not '$3'"; f
 is "the gateway takes the one that is signed and no other" "$(python3 direct.py "$STATE" plain.lmdb strange.lmdb bad*.lmdb signed.lmdb)" signed.lmdb
 
 # --- a folder of tables, followed by a run
-mkdir tables
 ins() { "$P" compile --sign mine.pem --install tables "$1.yaml"; }
 generation() { python3 -c '
 import json, socket, sys
@@ -113,7 +113,77 @@ if "$P" rollback --to ffff tables agent >out 2>&1; then not_ok "not to one that 
 if "$P" rollback tables nobody >out 2>&1; then not_ok "nor of a policy that is not there"; else ok "nor of a policy that is not there"; fi
 touch "$WORK/stop"
 wait $RUN
-for bad in 'require_signed: []' 'require_signed: [ "ed25519/x" ]' "require_signed: [ \"${KEY%?}\" ]" 'require_signed: yes'; do
+
+# --- a gateway that follows its folder
+cat >named.py <<'E'
+import array, json, os, signal, socket, subprocess, sys, time
+state, policy, tables, pid = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+failed = False
+def say(good, text, more=""):
+    global failed
+    failed = failed or not good
+    print(("ok" if good else "not ok") + " signed: " + text + " (" + sys.argv[5] + ")" + ("" if good else "\n    %s" % (more,)))
+def ask(fds=(), **m):
+    s.sendmsg([json.dumps({"id": 1, **m}).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
+    while True:
+        a = json.loads(s.recv(65536))
+        if "event" not in a: return a
+def generation():
+    return {b["name"]: b["generation"] for b in ask(op="status")["ok"]["sandboxes"]}["named"]
+def newer(g, than=lambda now, g: now > g):
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if than(generation(), g): return True
+        time.sleep(0.02)
+    return False
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.settimeout(30); s.connect(state + "/run/control.sock")
+l = socket.socket(); l.bind(("127.0.0.1", 0)); l.listen(1)
+ident = {"sockets": [{"kind": "proxy4", "fd": 0}]}
+for name in ("nobody", "../tables/agent", "", "out"):
+    if name == "out" and not os.path.lexists(tables + "/out.lmdb"): os.symlink("../signed.lmdb", tables + "/out.lmdb")
+    a = ask([l.fileno()], op="register", name="named", policy={"name": name}, identify=ident)
+    say(a.get("error", {}).get("code") == "no_policy", "there is no policy of the name '%s'" % name, a)
+a = ask([l.fileno()], op="register", name="named", policy={"name": "agent"}, identify=ident)
+say("ok" in a, "a sandbox gets the policy of a name", a)
+g = generation()
+sallyport = lambda *a: subprocess.run([policy, *a], check=True)
+sallyport("compile", "--sign", "mine.pem", "--install", tables, "three.yaml")
+say(newer(g), "and the next one when the link is turned")
+g = generation()
+sallyport("rollback", tables, "agent")
+say(newer(g), "and the one before after a rollback")
+g = generation()
+was = os.readlink(tables + "/agent.lmdb")
+sallyport("compile", "--install", tables, "four.yaml")  # not signed
+def refused():
+    return sum(1 for n in os.listdir(state + "/audit") if n.startswith("audit") for r in open(state + "/audit/" + n, "rb") if b'"src_endpoint":{"name":"named"}' in r and b"policy not replaced" in r and b"is not signed" in r)
+say(newer(g, lambda now, g: refused() > 0) and generation() == g, "one that is refused leaves it as it is, and is recorded")
+os.kill(pid, signal.SIGHUP)
+os.unlink(tables + "/agent.lmdb")
+os.symlink(was, tables + "/agent.lmdb")  # no event that is waited for
+os.kill(pid, signal.SIGHUP)
+say(newer(g) , "SIGHUP: looked at again, and the gateway goes on", open("serve.log").read()[-500:])
+g = generation()
+with open("strange.lmdb", "rb") as t, open("again.lmdb", "rb") as u:
+    say(ask([t.fileno()], op="reload", sandbox="named", policy={"fd": 0})["error"]["code"] == "refused" and generation() == g, "a policy of another signer is not taken for it")
+    sallyport("compile", "--install", tables, "two.yaml")  # which is there, signed
+    say(newer(g), "and does not end the following")
+    g = generation()
+    say("ok" in ask([u.fileno()], op="reload", sandbox="named", policy={"fd": 0}), "one that is brought is")
+g = generation()
+sallyport("rollback", "--to", os.readlink(tables + "/agent.lmdb")[:12], tables, "agent")
+os.kill(pid, signal.SIGHUP)
+a = ask([], op="reload", sandbox="named", policy={"name": "agent"})
+say("ok" in a and a["ok"]["generation"] == g + 1, "which ends the following, until it is asked for by name again", (a, g))
+sys.exit(failed)
+E
+python3 named.py "$STATE" "$P" tables "$(role_pid supervisor)" "$MARK" || FAILED=1
+chmod 777 tables
+for bad in 'policies: [ { dir: tables } ]' 'policies: [ { dir: nowhere } ]'; do
+	printf '%s\n' "$bad" >bad.yaml; chmod 644 bad.yaml
+	if timeout 20 "$BIN/sallyport-proxy" serve --state "$T/none" --config bad.yaml >out 2>&1; then not_ok "no start with $bad"; else has "no start with $bad" out "policies: "; fi
+done
+for bad in 'policies: [ x ]' 'policies: [ { dir: [] } ]' 'policies: [ {} ]' 'require_signed: []' 'require_signed: [ "ed25519/x" ]' "require_signed: [ \"${KEY%?}\" ]" 'require_signed: yes'; do
 	printf '%s\n' "$bad" >bad.yaml; chmod 644 bad.yaml
 	if timeout 20 "$BIN/sallyport-proxy" serve --state "$T/none" --config bad.yaml >out 2>&1; then not_ok "no start with $bad"; else has "no start with $bad" out "bad.yaml:1:"; fi
 done
