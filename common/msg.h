@@ -32,8 +32,8 @@ const char *role_name(enum role r);
 
 /*
  * START, first message on every link from the supervisor. fds by role: ca: key, certificate (PEM files, read-only);
- * audit: directory, chain key file; worker: trust anchors (sealed memfd, trust.h) ; dialer: none, text = its DNS servers,
- * "ADDRESS PORT\n" each.
+ * audit: directory, chain key file; worker: trust anchors (sealed memfd, trust.h) ; dialer: credentials of the proxy behind,
+ * if it has some; text = "via HOST PORT gateway|proxy\n" if there is such a proxy, then its DNS servers, "ADDRESS PORT\n" each.
  */
 struct msg_start {
 	uint32_t uid_base;
@@ -79,12 +79,17 @@ struct msg_dial { /* answered in the order things finish; matched by the message
 	/* canonical host follows */
 } __attribute__((packed));
 enum dial_status { DIAL_FAILED = 0, DIAL_OK, DIAL_DENIED /* destination not in the table */, DIAL_ADDRESS_DENIED, DIAL_DNS, DIAL_UNREACHABLE, DIAL_TIMEOUT };
+enum { DIALED_BY_PROXY = 1, DIALED_PROXY_RESOLVED = 2 /* it was given the name: no address was vetted here */ };
 struct msg_dialed {
 	uint8_t status; /* enum dial_status */
-	uint8_t family; /* 4 or 6, of the address tried last */
+	uint8_t family; /* 4 or 6, of the address tried last; 0: none is known */
 	uint16_t port;
 	uint8_t addr[16]; /* struct ip layout */
 	uint32_t dns_us, connect_us;
+	uint8_t flags; /* DIALED_* */
+	uint8_t proxy_family; /* of the proxy behind the gateway */
+	uint16_t proxy_port;
+	uint8_t proxy_addr[16];
 	/* cause text follows unless OK */
 } __attribute__((packed));
 

@@ -57,6 +57,8 @@
 	T(T_DNS_US, U) T(T_CONNECT_US, U) T(T_TLS_US, U) T(T_SECRET_US, U) T(T_FIRST_BYTE_US, U) \
 	T(SRC_PORT, U) \
 	T(SCRUBBED, U)  /* overwritten echoes */ \
+	T(UPSTREAM_PROXY, S) T(VETTED_BY, S) /* the proxy behind the gateway; who looked at the address: "gateway", "proxy" */ \
+	T(UNREAD, U)    /* of a connection: its octets passed unread */ \
 	T(ACTOR_PID, U) T(ACTOR_NAME, S) T(ACTOR_PATH, M)
 
 enum record_tag {

@@ -59,14 +59,17 @@ int ask_url(struct asker *k, struct arena *a, struct str u, struct asked *o, str
 	} else if (str_starts(u, STR("http://"))) {
 		o->f.scheme = SCHEME_HTTP;
 		u = str_mk(u.p + 7, u.n - 7);
+	} else if (str_starts(u, STR("tcp://"))) {
+		o->f.scheme = SCHEME_TCP;
+		u = str_mk(u.p + 6, u.n - 6);
 	} else {
-		return err_set(err, EINVAL, "`%.*s` is not an http or https URL", DIAG_STR(url));
+		return err_set(err, EINVAL, "`%.*s` is not an http, https or tcp URL", DIAG_STR(url));
 	}
 	while (i < u.n && u.p[i] != '/' && u.p[i] != '?')
 		i++;
 	authority = str_mk(u.p, i);
 	path = str_mk(u.p + i, u.n - i);
-	if (!canon_authority(authority, o->f.scheme == SCHEME_HTTPS ? 443 : 80, &o->host, &o->f.port, &o->malformed))
+	if (!canon_authority(authority, o->f.scheme == SCHEME_HTTPS ? 443 : o->f.scheme == SCHEME_HTTP ? 80 : 0, &o->host, &o->f.port, &o->malformed))
 		return 0;
 	o->malformed = NULL;
 	o->f.host = str_mk(o->host.text, o->host.len);
@@ -79,6 +82,10 @@ int ask_url(struct asker *k, struct arena *a, struct str u, struct asked *o, str
 	o->all_n = ref_dests(k->p, o->f.scheme, o->f.host, o->f.port, o->all);
 	if (o->all_n > 0)
 		opts = o->all[0]->paths;
+	if (path.n == 0 && str_eq(o->f.method, STR("TUNNEL"))) {
+		o->f.path = STR("*");
+		return 0;
+	}
 	if (path.n == 0)
 		path = STR("/");
 	if (str_eq(path, STR("/*")) && str_eq(o->f.method, STR("OPTIONS"))) { /* there is no other way to write OPTIONS * as a URL */

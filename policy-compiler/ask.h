@@ -20,7 +20,7 @@ struct asked {
 	const struct pol_dest **all; /* the destinations that match, the most specific first; good until the next one is asked */
 	unsigned all_n;
 };
-/* What method, content and headers are stands in out->f already. 0, or -1 + err: not an http or https URL, not a method. */
+/* What method, content and headers are stands in out->f already. 0, or -1 + err: not an http, https or tcp URL, not a method. */
 int ask_url(struct asker *k, struct arena *a, struct str url, struct asked *out, struct err *err);
 /* What the decision names borrows from the table. 0, or -1 + err: a fault of ours. */
 int ask_decide(struct asker *k, const struct asked *q, struct decision *d, struct err *err);

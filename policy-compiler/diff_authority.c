@@ -66,7 +66,7 @@ static void of_dest(struct statements *ss, const struct pol_dest *d)
 		allows = allows || !d->rules[i].deny;
 	if (!allows) /* what it is like does not matter */
 		return;
-	snprintf(name, sizeof(name), "%s://%s:%u", d->scheme == SCHEME_HTTP ? "http" : "https", d->host.text, d->port);
+	snprintf(name, sizeof(name), "%s://%s:%u", scheme_name(d->scheme), d->host.text, d->port);
 	add(ss, GRANTS, "%s is a destination", name);
 	add(ss, GRANTS, d->address_n ? "%s: private addresses, as far as they are listed" : "%s: any public address", name);
 	for (unsigned i = 0; i < d->address_n; i++) {

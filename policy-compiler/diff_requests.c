@@ -83,10 +83,11 @@ static struct str spelled(struct walk *w, struct str method, struct str path, co
 	struct buf b = { 0 };
 	struct str r;
 
-	buf_addf(&b, v6 ? "%.*s %s://[%.*s]" : "%.*s %s://%.*s", (int)method.n, method.p, w->scheme == SCHEME_HTTP ? "http" : "https", (int)w->host.n, w->host.p);
+	buf_addf(&b, v6 ? "%.*s %s://[%.*s]" : "%.*s %s://%.*s", (int)method.n, method.p, scheme_name(w->scheme), (int)w->host.n, w->host.p);
 	if (w->port != (w->scheme == SCHEME_HTTP ? 80 : 443))
 		buf_addf(&b, ":%u", w->port);
-	buf_adds(&b, path);
+	if (!str_eq(method, STR("TUNNEL")) || !str_eq(path, STR("*")))
+		buf_adds(&b, path);
 	if (s->f.has_query)
 		buf_addf(&b, "?%.*s", (int)s->query.n, s->query.p);
 	for (unsigned i = 0; i < s->field_n; i++)

@@ -118,7 +118,7 @@ static void print_text(const struct story *s, FILE *f)
 	if (s->dest != NULL)
 		fprintf(f, "  destination: %.*s (%.*s)\n", S(s->dest->id), S(s->dest->source));
 	if (s->other != NULL)
-		fprintf(f, "  near: %.*s (%.*s): this host, but %s on port %u\n", S(s->other->id), S(s->other->source), s->other->scheme == SCHEME_HTTPS ? "https" : "http", s->other->port);
+		fprintf(f, "  near: %.*s (%.*s): this host, but %s on port %u\n", S(s->other->id), S(s->other->source), scheme_name(s->other->scheme), s->other->port);
 	for (unsigned i = 0; i < s->near_n; i++) {
 		const struct near *n = &s->near[i];
 

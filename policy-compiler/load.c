@@ -2,6 +2,7 @@
 /* YAML tree to policy, from the top: every key on a row, every error with its place, all of them in one run. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -152,8 +153,93 @@ static void check_equal_dests(struct load *l)
 			diag_warning(l->d, y->at.line, y->at.col, "%s here never decides on port %u: the destination of line %u lists the port; only the deny rules count", y->host.text, y->port, x->at.line);
 		else
 			diag_error(l->d, y->at.line, y->at.col, "%s on port %u (%s) is a destination already, at line %u: put the rules together", y->host.text, y->port,
-				   y->scheme == SCHEME_HTTPS ? "https" : "http", x->at.line);
+				   scheme_name(y->scheme), x->at.line);
 	}
+}
+
+/* --- what a tunnel would evade --- */
+
+static int by_host(const void *a, const void *b)
+{
+	const struct pol_dest *x = *(const struct pol_dest *const *)a, *y = *(const struct pol_dest *const *)b;
+
+	return strcmp(x->host.text, y->host.text);
+}
+
+struct beside {
+	struct load *l;
+	const struct pol_dest **all; /* by host */
+	unsigned n;
+	const struct pol_dest *tunnel;
+};
+
+/* Destinations of just this host, or pattern. True: one was reported. */
+static bool beside_of(const struct beside *b, const char *text)
+{
+	const struct pol_dest *d = b->tunnel;
+	unsigned lo = 0, hi = b->n;
+
+	while (lo < hi) {
+		unsigned mid = lo + (hi - lo) / 2;
+
+		if (strcmp(b->all[mid]->host.text, text) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < b->n && strcmp(b->all[lo]->host.text, text) == 0; lo++) {
+		const struct pol_dest *e = b->all[lo];
+
+		if (e != d && e->scheme != d->scheme && e->port == d->port && (e->scheme == SCHEME_TCP || d->scheme == SCHEME_TCP) && strcmp(e->host.text, d->host.text) == 0) {
+			diag_error(b->l->d, d->at.line, d->at.col, "%s on port %u is a destination already, at line %u: nothing tells a tunnel there from what is read", d->host.text, d->port, e->at.line);
+			return true;
+		}
+		if (e->tunnel || d->acknowledged || e->rule_n + e->inject_n == 0)
+			continue;
+		diag_error(b->l->d, d->at.line, d->at.col, "the tunnel to %s would evade the rules of line %u: what passes unread cannot be held to them; say `acknowledge: unread` if that is meant", d->host.text, e->at.line);
+		return true;
+	}
+	return false;
+}
+
+/* All that its host may be written as: itself, "pre*.x", "*.x", "**.x" and those above. */
+static void check_beside(const struct beside *b)
+{
+	const char *host = b->tunnel->host.text, *dot = strchr(host, '.');
+	char text[CANON_HOST_MAX + 4];
+
+	if (beside_of(b, host) || b->tunnel->host.ip.family != 0 || dot == NULL)
+		return;
+	for (size_t k = 0; k <= (size_t)(dot - host); k++) {
+		snprintf(text, sizeof(text), "%.*s*%s", (int)k, host, dot);
+		if (beside_of(b, text))
+			return;
+	}
+	for (; dot != NULL; dot = strchr(dot + 1, '.')) {
+		snprintf(text, sizeof(text), "**%s", dot);
+		if (beside_of(b, text))
+			return;
+	}
+}
+
+static void check_tunnels(struct load *l)
+{
+	const struct policy *p = l->p;
+	struct beside b = { .l = l };
+
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		if (!p->dests[i].tunnel)
+			continue;
+		if (b.all == NULL) {
+			b.all = must_calloc(p->dest_n, sizeof(const struct pol_dest *));
+			for (; b.n < p->dest_n; b.n++)
+				b.all[b.n] = &p->dests[b.n];
+			qsort(b.all, b.n, sizeof(const struct pol_dest *), by_host);
+		}
+		b.tunnel = &p->dests[i];
+		check_beside(&b);
+	}
+	free(b.all);
 }
 
 /* An id and the place that it comes from. A list of hosts gives one place to several. */
@@ -262,6 +348,7 @@ static void warn(struct load *l)
 static void check_whole(struct load *l)
 {
 	check_equal_dests(l);
+	check_tunnels(l);
 	check_ids(l);
 	check_variables(l);
 	if (l->d->errors == 0) /* what an error left out would only be noise */

@@ -16,7 +16,8 @@ struct dest_ctx {
 	const struct yaml_node **host_nodes;
 	uint16_t ports[PORTS_MAX];
 	unsigned port_n;
-	bool bad; /* too little is known to go on */
+	const struct yaml_node *scheme_node, *tunnel_node, *tls_node, *paths_node, *log_query_node, *limits_node; /* the keys, or NULL */
+	bool allows_tunnel;
 };
 
 /* --- host ---------------------------------------------------------------------------------------------------------- */
@@ -41,8 +42,23 @@ static void on_host(void *arg, const struct schema_row *row, const struct schema
 
 static void on_scheme(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
+	struct dest_ctx *c = arg;
+
 	(void)row;
-	((struct dest_ctx *)arg)->proto.scheme = str_eq(v->text, STR("http")) ? SCHEME_HTTP : SCHEME_HTTPS;
+	c->scheme_node = v->key;
+	c->proto.scheme = str_eq(v->text, STR("http")) ? SCHEME_HTTP : SCHEME_HTTPS;
+}
+
+static void on_protocol(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	if (c->scheme_node != NULL)
+		ERROR_AT(c->l, c->scheme_node, "`scheme` beside `protocol: tcp`: what is not HTTP has none");
+	c->proto.scheme = SCHEME_TCP;
+	c->proto.tunnel = true;
+	c->tunnel_node = v->key;
 }
 
 static void on_ports(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -146,12 +162,22 @@ static void on_pin(void *arg, const struct schema_row *row, const struct schema_
 	load_pins(c->l, v, &c->proto);
 }
 
+static void on_passthrough(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	c->proto.tunnel = c->proto.tunnel || v->truth;
+	if (v->truth)
+		c->tunnel_node = v->key;
+}
+
 static const struct schema_row tls_rows[] = {
 	{ "ca", SCHEMA_TEXT, false, on_ca, NULL, 0, 0 },
 	{ "min", SCHEMA_WORD, false, on_tls_min, "1.2|1.3", 0, 0 },
 	{ "alpn", SCHEMA_TEXTS, false, on_alpn, NULL, 0, 2 },
 	{ "pin", SCHEMA_TEXTS, false, on_pin, NULL, 0, PINS_MAX },
-	{ "passthrough", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
+	{ "passthrough", SCHEMA_BOOL, false, on_passthrough, NULL, 0, 0 },
 };
 
 static void on_tls(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -159,8 +185,9 @@ static void on_tls(void *arg, const struct schema_row *row, const struct schema_
 	struct dest_ctx *c = arg;
 
 	(void)row;
+	c->tls_node = v->key;
 	if (c->proto.scheme != SCHEME_HTTPS)
-		ERROR_AT(c->l, v->key, "`tls` on a destination with scheme http");
+		ERROR_AT(c->l, v->key, "`tls` on a destination with %s", c->proto.scheme == SCHEME_TCP ? "protocol tcp, whose octets nobody looks at" : "scheme http");
 	schema_parse(c->l->d, v->node, "tls", SCHEMA_ROWS(tls_rows), c);
 }
 
@@ -193,10 +220,32 @@ static void on_paths(void *arg, const struct schema_row *row, const struct schem
 	struct dest_ctx *c = arg;
 
 	(void)row;
+	c->paths_node = v->key;
 	schema_parse(c->l->d, v->node, "paths", SCHEMA_ROWS(paths_rows), c);
 }
 
 /* --- rules --------------------------------------------------------------------------------------------------------- */
+
+/* One rule without a path, of a method that no request has: a connection, as `decide` sees it. */
+static void allow_tunnel(struct dest_ctx *c, const struct yaml_node *n)
+{
+	struct pol_rule *r;
+
+	if (!c->proto.tunnel) {
+		ERROR_AT(c->l, n, "`allow: tunnel` is for `protocol: tcp` and `tls: {passthrough: true}`; \"ANY /**\" allows every request");
+		return;
+	}
+	r = arena_zalloc(c->l->a, sizeof(*r));
+	r->methods = arena_zalloc(c->l->a, sizeof(struct str));
+	r->methods[0] = STR("TUNNEL");
+	r->method_n = 1;
+	r->pattern = STR("*");
+	r->source = load_source(c->l, n);
+	r->at = place_of(n);
+	c->proto.rules = r;
+	c->proto.rule_n = 1;
+	c->allows_tunnel = true;
+}
 
 static void load_rules(struct dest_ctx *c, const struct schema_value *v, const char *key, bool deny)
 {
@@ -204,8 +253,13 @@ static void load_rules(struct dest_ctx *c, const struct schema_value *v, const c
 	struct pol_dest *d = &c->proto;
 	struct pol_rule *rules;
 
-	if (v->node->kind == YAML_TEXT && str_eq(v->node->text, STR("tunnel"))) {
-		ERROR_AT(l, v->node, "tunnels are not supported by this version of sallyport");
+	if (!deny && v->node->kind == YAML_TEXT && str_eq(v->node->text, STR("tunnel"))) {
+		allow_tunnel(c, v->node);
+		return;
+	}
+	if (d->tunnel) {
+		ERROR_AT(l, v->node, "`%s` with rules on a tunnel: its octets pass unread, so that no rule could be kept; it has `allow: tunnel` alone", key);
+		c->allows_tunnel = true; /* said already */
 		return;
 	}
 	if (v->node->kind != YAML_LIST) {
@@ -229,6 +283,10 @@ static void on_inject(void *arg, const struct schema_row *row, const struct sche
 	struct dest_ctx *c = arg;
 
 	(void)row;
+	if (c->proto.tunnel) {
+		ERROR_AT(c->l, v->key, "`inject` on a tunnel: its octets pass unread, so that nothing could be put into them");
+		return;
+	}
 	load_injects(c->l, v->node, &c->proto);
 }
 
@@ -286,6 +344,7 @@ static void on_id(void *arg, const struct schema_row *row, const struct schema_v
 static void on_log_query(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
+	((struct dest_ctx *)arg)->log_query_node = v->key;
 	((struct dest_ctx *)arg)->proto.log_query = v->truth;
 }
 
@@ -294,13 +353,25 @@ static void on_limits(void *arg, const struct schema_row *row, const struct sche
 	struct dest_ctx *c = arg;
 
 	(void)row;
+	c->limits_node = v->key;
 	load_limits(c->l, v->node, &c->proto.limits);
+}
+
+static void on_acknowledge(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	c->proto.acknowledged = true;
+	if (!c->proto.tunnel)
+		ERROR_AT(c->l, v->key, "`acknowledge: unread` is for tunnels");
 }
 
 /* In an order in which each finds what it relies on: the scheme before ports and tls, addresses before connect, paths before rules. */
 static const struct schema_row dest_rows[] = {
 	{ "id", SCHEMA_TEXT, false, on_id, NULL, 0, 0 },
 	{ "scheme", SCHEMA_WORD, false, on_scheme, "https|http", 0, 0 },
+	{ "protocol", SCHEMA_WORD, false, on_protocol, "tcp", 0, 0 },
 	{ "host", SCHEMA_ONE_OR_MORE, true, on_host, NULL, 0, 0 },
 	{ "ports", SCHEMA_TEXTS, false, on_ports, NULL, 0, PORTS_MAX },
 	{ "addresses", SCHEMA_TEXTS, false, on_addresses, NULL, 0, 1000 },
@@ -315,8 +386,7 @@ static const struct schema_row dest_rows[] = {
 	{ "foreign", SCHEMA_WORD, false, on_foreign, "replace|refuse|pass", 0, 0 },
 	{ "credential_places", SCHEMA_TEXTS, false, on_places, NULL, 0, PLACES_MAX },
 	{ "scrub", SCHEMA_WORD, false, on_scrub, "on|off", 0, 0 },
-	{ "protocol", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
-	{ "acknowledge", SCHEMA_LATER, false, NULL, "tunnels", 0, 0 },
+	{ "acknowledge", SCHEMA_WORD, false, on_acknowledge, "unread", 0, 0 },
 	{ "override", SCHEMA_LATER, false, NULL, "policies that build on others", 0, 0 },
 	{ "resolver", SCHEMA_LATER, false, NULL, "a resolver of its own", 0, 0 },
 	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },
@@ -353,7 +423,9 @@ static struct str rule_id(struct load *l, const struct pol_dest *d, const struct
 	struct str s;
 
 	buf_adds(&b, d->id);
-	buf_addz(&b, r->deny ? ":deny:" : ":allow:");
+	buf_addz(&b, d->tunnel ? ":allow:tunnel" : r->deny ? ":deny:" : ":allow:");
+	if (d->tunnel)
+		goto out;
 	if (r->any)
 		buf_addz(&b, "ANY");
 	for (unsigned i = 0; i < r->method_n; i++) {
@@ -363,6 +435,7 @@ static struct str rule_id(struct load *l, const struct pol_dest *d, const struct
 	}
 	buf_addc(&b, ' ');
 	buf_adds(&b, r->written);
+out:
 	s = arena_str(l->a, buf_str(&b));
 	buf_fini(&b);
 	return s;
@@ -422,6 +495,35 @@ static void check_secret_hosts(struct dest_ctx *c)
 	}
 }
 
+/* What a tunnel must have, and what it would evade. */
+static void check_tunnel(struct dest_ctx *c, const struct yaml_node *n)
+{
+	const struct pol_dest *d = &c->proto;
+	const struct yaml_node *at = c->tunnel_node != NULL ? c->tunnel_node : n;
+	const char *what = d->scheme == SCHEME_TCP ? "`protocol: tcp`" : "`tls: {passthrough: true}`";
+
+	if (!c->allows_tunnel)
+		ERROR_AT(c->l, at, "%s needs `allow: tunnel`", what);
+	for (unsigned i = 0; i < c->host_n; i++)
+		if (memchr(c->hosts[i].text, '*', c->hosts[i].len) != NULL)
+			ERROR_AT(c->l, c->host_nodes[i], "%s needs exact hosts, not a wildcard", what);
+	if (d->scheme == SCHEME_TCP && !d->port_written)
+		ERROR_AT(c->l, at, "`protocol: tcp` needs `ports`");
+	for (unsigned i = 0; d->scheme == SCHEME_TCP && i < c->port_n; i++)
+		if (c->ports[i] == 80 || c->ports[i] == 443)
+			ERROR_AT(c->l, at, "port %u is not for `protocol: tcp`: HTTP and TLS are decided there, or passed through by `tls: {passthrough: true}`", c->ports[i]);
+	if (d->scheme != SCHEME_TCP && c->tls_node != NULL && (d->ca_n > 0 || d->tls_min != 0 || d->alpn_h1 || d->alpn_h2 || d->pin_n > 0))
+		ERROR_AT(c->l, c->tls_node, "`passthrough` beside other keys of `tls`: the client verifies, not the gateway");
+	if (c->paths_node != NULL)
+		ERROR_AT(c->l, c->paths_node, "`paths` on a tunnel: its octets pass unread");
+	if (c->log_query_node != NULL)
+		ERROR_AT(c->l, c->log_query_node, "`log_query` on a tunnel: its octets pass unread");
+	if (d->foreign != FOREIGN_REPLACE || d->place_n > 0 || d->scrub_off)
+		ERROR_AT(c->l, at, "`foreign`, `credential_places` and `scrub` say nothing on a tunnel: its octets pass unread");
+	if (d->limits.request_body != 0 || d->limits.response_body != 0 || d->limits.head_ms != 0)
+		ERROR_AT(c->l, c->limits_node, "of `limits` a tunnel has `idle` and `total`: its octets pass unread");
+}
+
 void load_destination(struct load *l, struct yaml_node *n)
 {
 	struct dest_ctx c = { .l = l, .proto = { .scheme = SCHEME_HTTPS, .at = place_of(n), .source = load_source(l, n) } };
@@ -429,6 +531,10 @@ void load_destination(struct load *l, struct yaml_node *n)
 
 	if (!schema_parse(l->d, n, "a destination", SCHEMA_ROWS(dest_rows), &c) && c.host_n == 0)
 		return;
+	if (c.proto.tunnel)
+		check_tunnel(&c, n);
+	if (c.port_n == 0 && c.proto.scheme == SCHEME_TCP)
+		return; /* said already */
 	if (c.port_n == 0)
 		c.ports[c.port_n++] = c.proto.scheme == SCHEME_HTTPS ? 443 : 80;
 	check_secret_hosts(&c);

@@ -25,7 +25,7 @@ static void on_verdict(void *arg, const struct schema_row *row, const struct sch
 	*url = str_mk(blank, s.n - c->t->method.n);
 	while (url->n && url->p[0] == ' ')
 		*url = str_mk(url->p + 1, url->n - 1);
-	if (!ask_method_ok(c->t->method) || str_eq(c->t->method, STR("ANY")) || (!str_starts(*url, STR("https://")) && !str_starts(*url, STR("http://"))) || memchr(url->p, ' ', url->n) != NULL)
+	if (!ask_method_ok(c->t->method) || str_eq(c->t->method, STR("ANY")) || (!str_starts(*url, STR("https://")) && !str_starts(*url, STR("http://")) && !str_starts(*url, STR("tcp://"))) || memchr(url->p, ' ', url->n) != NULL)
 		ERROR_AT(c->l, v->node, "a test is `%s: METHOD URL`, one method and a whole URL with https:// or http://", row->key);
 }
 

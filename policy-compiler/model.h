@@ -80,6 +80,8 @@ struct pol_dest {
 	uint8_t (*pins)[32]; /* SHA-256 of a SubjectPublicKeyInfo */
 	unsigned pin_n;
 	bool alpn_h1, alpn_h2; /* none of both: no choice was made */
+	bool tunnel;       /* protocol tcp, or TLS that is passed through */
+	bool acknowledged; /* that others cannot be kept in it */
 	bool log_query, scrub_off;
 	enum foreign foreign;
 	struct str *places; /* further places of credentials: dest_place */

@@ -238,7 +238,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	put_u32(out, index);
 	put_u8(out, (uint8_t)((d->log_query ? DEST_FLAG_LOG_QUERY : 0) | (d->paths.encoded_slash_keep ? DEST_FLAG_ENCODED_SLASH : 0) |
 			      (d->paths.empty_segments_keep ? DEST_FLAG_EMPTY_SEGMENTS : 0) | (d->paths.raw ? DEST_FLAG_RAW : 0) | (d->alpn_h1 ? DEST_FLAG_ALPN_H1 : 0) |
-			      (d->alpn_h2 ? DEST_FLAG_ALPN_H2 : 0)));
+			      (d->alpn_h2 ? DEST_FLAG_ALPN_H2 : 0) | (d->tunnel ? DEST_FLAG_TUNNEL : 0)));
 	put_u8(out, d->tls_min);
 	put_u16(out, d->connect_port);
 	put_ip(out, &d->connect_ip);

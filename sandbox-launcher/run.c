@@ -274,6 +274,13 @@ static void put_files(struct run *r)
 	trustdir_plan(&r->trust, p);
 }
 
+/* Ends at the first tunnel. */
+static bool reads_all(void *arg, const struct dest *d)
+{
+	(void)arg;
+	return !d->tunnel;
+}
+
 static int make_plan(struct run *r, struct plan_secrets *s, struct err *err)
 {
 	const char *policy;
@@ -290,7 +297,7 @@ static int make_plan(struct run *r, struct plan_secrets *s, struct err *err)
 	if (!r->o.show_plan && gateway_connect(&r->gateway, err) < 0)
 		return -1;
 	snprintf(ca, sizeof(ca), "%s/ca/ca.pem", r->gateway.state_dir);
-	if (!r->o.show_plan && trustdir_load(&r->trust, ca, r->gateway.state_dir, err) < 0)
+	if (!r->o.show_plan && trustdir_load(&r->trust, ca, r->gateway.state_dir, r->policy.table != NULL && !table_dest_each(r->policy.table, reads_all, NULL), err) < 0)
 		return -1;
 	put_files(r);
 	if (plan_view(&r->plan, &r->policy.wish, s, r->o.allow_home, err) < 0 || environ_plan(&r->plan, &r->policy.wish, &r->o, &r->policy.env, r->name, err) < 0)

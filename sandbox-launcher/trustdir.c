@@ -149,7 +149,27 @@ static void read_nss(struct trustdir *t, const char *dir)
 	}
 }
 
-int trustdir_load(struct trustdir *t, const char *ca_file, const char *cache_dir, struct err *err)
+/* Without a bundle here there is none inside either. */
+static void add_public(struct trustdir *t)
+{
+	static const char *const files[] = { "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem" };
+	char real[PATH_MAX];
+	struct buf b = { 0 };
+	struct str roots;
+
+	for (unsigned i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		if (realpath(files[i], real) == NULL || read_file(&t->mem, real, &roots) != 0)
+			continue;
+		buf_adds(&b, t->pem);
+		buf_addc(&b, '\n');
+		buf_adds(&b, roots);
+		t->bundle = arena_str(&t->mem, buf_str(&b));
+		buf_fini(&b);
+		return;
+	}
+}
+
+int trustdir_load(struct trustdir *t, const char *ca_file, const char *cache_dir, bool public_too, struct err *err)
 {
 	char dir[PATH_MAX], path[PATH_MAX + 16];
 	struct str old;
@@ -158,6 +178,9 @@ int trustdir_load(struct trustdir *t, const char *ca_file, const char *cache_dir
 	*t = (struct trustdir){ .pem = STR_NONE };
 	if (read_file(&t->mem, ca_file, &t->pem) != 0)
 		return err_errno(err, "cannot read the gateway's CA certificate %s", ca_file);
+	t->bundle = t->pem;
+	if (public_too)
+		add_public(t);
 	if (cached) {
 		/* ca.pem is written last: when it is the same, the rest belongs to it. */
 		snprintf(path, sizeof(path), "%s/ca.pem", dir);
@@ -225,14 +248,14 @@ static void replace_system(const struct trustdir *t, struct plan *p)
 
 	if (real_directory(debian)) {
 		plan_op(p, VIEW_OPAQUE, debian, NULL, 0);
-		plan_file(p, "/etc/ssl/certs/ca-certificates.crt", t->pem, 0444);
+		plan_file(p, "/etc/ssl/certs/ca-certificates.crt", t->bundle, 0444);
 		plan_file(p, "/etc/ssl/certs/java/cacerts", t->p12, 0444);
 		put_certs(t, p, debian);
 	}
 	for (unsigned i = 0; i < sizeof(bundles) / sizeof(bundles[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", bundles[i].dir, bundles[i].file);
 		if (real_directory(bundles[i].dir) && lstat(path, &st) == 0)
-			plan_file(p, path, bundles[i].java ? t->p12 : t->pem, 0444);
+			plan_file(p, path, bundles[i].java ? t->p12 : t->bundle, 0444);
 	}
 }
 
@@ -241,7 +264,7 @@ void trustdir_plan(const struct trustdir *t, struct plan *p)
 	static const char php[] = "openssl.cafile=" TRUSTDIR_CA "\ncurl.cainfo=" TRUSTDIR_CA "\n";
 	char path[PATH_MAX];
 
-	plan_file(p, TRUSTDIR_CA, t->pem, 0444);
+	plan_file(p, TRUSTDIR_CA, t->bundle, 0444);
 	plan_file(p, TRUSTDIR_CERTS "/ca.pem", t->pem, 0444);
 	put_certs(t, p, TRUSTDIR_CERTS);
 	plan_file(p, TRUSTDIR_JAVA, t->p12, 0444);

@@ -271,3 +271,13 @@ void decide(const struct table *t, const struct dest *d, const struct facts *f, 
 	if (o->verdict != VERDICT_ALLOW && o->why != DECIDE_DAMAGED)
 		other_methods(&by, f, o);
 }
+
+bool decide_tunnel(const struct table *t, enum scheme scheme, struct str host, uint16_t port, uint64_t now_s, struct dest *d, struct decision *o)
+{
+	struct facts f = { .scheme = scheme, .host = host, .port = port, .method = STR("TUNNEL"), .path = STR("*"), .now_s = now_s };
+
+	if (table_find(t, scheme, host, port, d) != 1 || !d->tunnel)
+		return false;
+	decide(t, d, &f, o);
+	return true;
+}

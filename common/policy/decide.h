@@ -20,4 +20,9 @@ struct decision {
 };
 /* d: as table_find gave it for the scheme, host and port of f, or NULL when it found none. Denies of other matching destinations are found through t. */
 void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *out);
+/*
+ * A connection whose octets pass unread: by protocol tcp, or with scheme https by passing TLS through. True when a destination of
+ * that kind is there (and in *d); then *out says whether it may be.
+ */
+bool decide_tunnel(const struct table *t, enum scheme scheme, struct str host, uint16_t port, uint64_t now_s, struct dest *d, struct decision *out);
 #endif

@@ -5,12 +5,13 @@
 #include "../base/canon.h"
 
 enum scheme { SCHEME_NONE = 0, SCHEME_HTTP, SCHEME_HTTPS, SCHEME_TCP };
+static inline const char *scheme_name(enum scheme s) { return s == SCHEME_HTTP ? "http" : s == SCHEME_TCP ? "tcp" : "https"; }
 
 struct facts {
 	enum scheme scheme;
 	struct str host; /* canonical text */
 	uint16_t port;
-	struct str method;     /* as sent; "WEBSOCKET" for a handshake */
+	struct str method;     /* as sent; "WEBSOCKET" for a handshake, "TUNNEL" (with the path "*") for a connection whose octets pass unread */
 	struct str path;       /* canon_path's match form; "*" for OPTIONS * */
 	struct str query;      /* raw, STR_NONE if none */
 	bool has_query;

@@ -177,6 +177,14 @@ struct str table_name(const struct table *t) { return t->h.name; }
 const uint8_t *table_digest(const struct table *t) { return t->h.digest; }
 bool table_explain_denials(const struct table *t) { return (t->h.flags & TABLE_FLAG_EXPLAIN) != 0; }
 struct regexes *table_regexes(const struct table *t) { return t->regexes; }
+bool table_port_speaks(const struct table *t, enum scheme scheme, uint16_t port)
+{
+	for (uint32_t i = 0; i < t->port_n; i++)
+		if (t->ports[i].scheme == scheme && t->ports[i].port == port)
+			return true;
+	return false;
+}
+
 bool table_port_known(const struct table *t, uint16_t port) { return (t->port_bits[port / 8] & 1u << port % 8) != 0; }
 
 size_t table_key(uint8_t out[TABLE_KEY_MAX], uint8_t scheme, uint16_t port, struct str host)
@@ -222,6 +230,7 @@ static int load_dest(const struct table *t, struct str value, struct dest *out)
 	out->id = dest_value_ref(&v, v.p + DEST_ID);
 	out->source = dest_value_ref(&v, v.p + DEST_SOURCE);
 	out->index = le32(v.p + DEST_INDEX);
+	out->tunnel = (flags & DEST_FLAG_TUNNEL) != 0;
 	out->log_query = (flags & DEST_FLAG_LOG_QUERY) != 0;
 	out->paths.encoded_slash_keep = (flags & DEST_FLAG_ENCODED_SLASH) != 0;
 	out->paths.empty_segments_keep = (flags & DEST_FLAG_EMPTY_SEGMENTS) != 0;

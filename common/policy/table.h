@@ -78,6 +78,7 @@ int table_broader_each(const struct table *t, const struct dest *d, enum scheme 
 bool table_host_known(const struct table *t, struct str host);
 /* Whether any destination at all has this port: else a transparent connection is reset at accept. */
 bool table_port_known(const struct table *t, uint16_t port);
+bool table_port_speaks(const struct table *t, enum scheme scheme, uint16_t port); /* with this scheme */
 
 /* Address vetting . True = may be dialled; else *why (static or borrowed text). */
 bool dest_address_ok(const struct dest *d, const struct ip *a, const char **why);

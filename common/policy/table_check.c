@@ -129,7 +129,7 @@ static const char *check_dest(struct check *k, struct str key, struct str value)
 
 	if (what != NULL || !dest_value_load(value, &d))
 		return what ? what : "a destination";
-	if (le32(d.p + DEST_INDEX) != k->dests++ || (b[1] != SCHEME_HTTP && b[1] != SCHEME_HTTPS) || port == 0)
+	if (le32(d.p + DEST_INDEX) != k->dests++ || (b[1] != SCHEME_HTTP && b[1] != SCHEME_HTTPS && b[1] != SCHEME_TCP) || port == 0)
 		return "a destination's key";
 	host = dest_value_ref(&d, d.p + DEST_HOST);
 	if (!str_eq(str_mk(want, table_key(want, b[1], port, host)), key))
@@ -138,8 +138,10 @@ static const char *check_dest(struct check *k, struct str key, struct str value)
 		return "a destination's host";
 	if (pattern.kind != HOST_EXACT)
 		note_wildcard(k, &d, &pattern);
-	if (b[1] == SCHEME_HTTP && (d.sect[SECT_INJECTS].n > 0 || d.sect[SECT_CAS].n > 0 || d.sect[SECT_PINS].n > 0 || (d.p[DEST_FLAGS] & (DEST_FLAG_ALPN_H1 | DEST_FLAG_ALPN_H2)) != 0))
-		return "secrets or certificates on scheme http";
+	if ((d.p[DEST_FLAGS] & DEST_FLAG_TUNNEL) != 0 ? b[1] == SCHEME_HTTP || pattern.kind != HOST_EXACT || d.sect[SECT_INJECTS].n > 0 : b[1] == SCHEME_TCP)
+		return "a tunnel";
+	if (b[1] != SCHEME_HTTPS && (d.sect[SECT_INJECTS].n > 0 || d.sect[SECT_CAS].n > 0 || d.sect[SECT_PINS].n > 0 || (d.p[DEST_FLAGS] & (DEST_FLAG_ALPN_H1 | DEST_FLAG_ALPN_H2)) != 0))
+		return "secrets or certificates without TLS";
 	for (uint32_t i = 0; (inject = dest_value_at(&d, SECT_INJECTS, INJECT_SIZE, i)) != NULL; i++)
 		if (!inject_bound(k, &d, inject))
 			return "an injection that its secret does not allow";

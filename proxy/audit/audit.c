@@ -445,7 +445,8 @@ static void clear_later(struct box *b, uint32_t slot)
 	b->clear_any = true;
 }
 
-static bool is_request(const uint8_t *fields, size_t n, struct str *id)
+/* A request, or a connection that held a slot: never written twice, never folded. */
+static bool is_request(const uint8_t *fields, size_t n, bool slot, struct str *id)
 {
 	size_t off = 0;
 	enum record_tag t;
@@ -456,7 +457,7 @@ static bool is_request(const uint8_t *fields, size_t n, struct str *id)
 	*id = STR_NONE;
 	while (record_next(fields, n, &off, &t, &s, &u, &bad)) {
 		if (t == REC_KIND)
-			request = str_eq(s, STR("request"));
+			request = str_eq(s, STR("request")) || (slot && str_eq(s, STR("connection")));
 		else if (t == REC_REQUEST_ID)
 			*id = s;
 		if ((t == REC_KIND && !request) || (request && id->n > 0))
@@ -484,7 +485,7 @@ static void take_record(struct audit *a, struct box *b, const struct msg_record 
 	want_flush(a);
 	clear_later(b, r->slot);
 	hash = hash_bytes(r, sizeof(*r) + n);
-	request = is_request(fields, n, &id);
+	request = is_request(fields, n, r->slot != INFLIGHT_NO_SLOT, &id);
 	if (idset_has_hash(&a->seen, hash) || (request && idset_has(&a->recorded, id)))
 		return; /* it is in the log already: only told so */
 	if (request && b->left_expected)

@@ -367,6 +367,12 @@ static void ours(struct jsonw *w, const struct record_context *c, enum kind k, c
 	upstream_tls(w, f);
 	opt(w, "identity", f, REC_IDENTITY);
 	optu(w, "scrubbed", f, REC_SCRUBBED);
+	opt(w, "upstream_proxy", f, REC_UPSTREAM_PROXY);
+	opt(w, "vetted_by", f, REC_VETTED_BY);
+	if (f->u[REC_UNREAD] != 0) {
+		jsonw_key(w, "inspected");
+		jsonw_bool(w, false);
+	}
 	if (f->malformed || k == KIND_NONE) {
 		jsonw_key(w, "malformed");
 		jsonw_bool(w, true);
@@ -392,7 +398,8 @@ void record_format(struct buf *out, const struct record_context *c, const uint8_
 
 	load(&f, fields, n);
 	if (c->worker_lost) {
-		f.s[REC_KIND] = STR("request");
+		if (!str_eq(f.s[REC_KIND], STR("connection")))
+			f.s[REC_KIND] = STR("request");
 		f.s[REC_DECISION] = STR("allow"); /* a slot is taken for what was let through */
 		f.s[REC_CODE] = STR("worker_lost");
 		f.s[REC_REASON] = STR("the process that served the request ended before it was finished");

@@ -9,6 +9,10 @@
  *   connecting   one after the other, each with a head start of 250 ms (RFC 8305, without its address sorting)
  *
  * The first connected socket is handed over and forgotten. No octet of a request is ever seen here.
+ *
+ * With a proxy behind the gateway (parent.h) nothing else is ever connected to: candidates are vetted as above, and then asked
+ * of it by CONNECT, one after the other; or it is given the name, and then it is its vetting that counts, which the answer says.
+ * Its own address is not vetted: the operator named it. The socket is handed over when its answer's head was read, and no more.
  */
 #include "dialer.h"
 
@@ -29,6 +33,7 @@
 #include "../../common/sys/log.h"
 #include "../../common/sys/role.h"
 #include "../roles.h"
+#include "parent.h"
 
 #define CAUSE_MAX 400
 
@@ -59,6 +64,17 @@ struct dial {
 	int last_errno;
 	uint64_t start_us, dns_us, connect_start_us;
 	bool done;
+	/* by the proxy behind */
+	struct ip target[DIAL_CANDIDATES]; /* vetted; none: it is given the name */
+	unsigned target_n, next_target;
+	uint16_t target_port;
+	struct canon_host host;
+	bool by_proxy; /* on the way to it: cand are its addresses */
+	int proxy_fd;  /* that it was asked on, or -1 */
+	struct watch proxy_watch;
+	struct ip proxy_ip;
+	struct parent_reader reader;
+	char answered[200]; /* what it said last */
 };
 struct sandbox { /* served.data */
 	struct dial *dials;
@@ -70,6 +86,7 @@ struct dialer {
 	struct served_set served;
 	struct resolver *resolver;
 	struct local *local;
+	struct parent parent;
 };
 static struct dialer the_dialer; /* one in a process */
 
@@ -84,6 +101,18 @@ static struct sandbox *sandbox_of(struct served *s)
 
 static void free_later(void *arg) { free(arg); }
 
+static void stop_attempts(struct dial *d)
+{
+	for (unsigned i = 0; i < d->attempt_n; i++) {
+		if (d->attempts[i].fd < 0)
+			continue;
+		watch_stop(&d->attempts[i].watch);
+		close(d->attempts[i].fd);
+		d->attempts[i].fd = -1;
+	}
+	d->attempt_n = d->live = 0;
+}
+
 static void dial_free(struct dial *d)
 {
 	struct sandbox *b = sandbox_of(d->s);
@@ -93,12 +122,11 @@ static void dial_free(struct dial *d)
 	timer_stop(&d->deadline);
 	resolver_cancel(d->lookup);
 	d->lookup = NULL;
-	for (unsigned i = 0; i < d->attempt_n; i++) {
-		if (d->attempts[i].fd < 0)
-			continue;
-		watch_stop(&d->attempts[i].watch);
-		close(d->attempts[i].fd);
-		d->attempts[i].fd = -1;
+	stop_attempts(d);
+	if (d->proxy_fd >= 0) {
+		watch_stop(&d->proxy_watch);
+		close(d->proxy_fd);
+		d->proxy_fd = -1;
 	}
 	*d->prev = d->next;
 	if (d->next != NULL)
@@ -113,6 +141,17 @@ static void finish(struct dial *d, enum dial_status status, int fd, const char *
 	uint64_t now = clock_mono_us();
 	struct msg_dialed a = { .status = (uint8_t)status, .family = d->last.family, .port = d->port };
 
+	if (d->by_proxy) {
+		const struct ip none = { 0 };
+
+		d->last = d->target_n > 0 ? d->target[d->next_target - (d->next_target > 0)] : none;
+		a.family = d->last.family;
+		a.flags = DIALED_BY_PROXY | (d->target_n == 0 ? DIALED_PROXY_RESOLVED : 0);
+		a.port = d->target_port;
+		a.proxy_family = d->proxy_ip.family;
+		a.proxy_port = d->port;
+		memcpy(a.proxy_addr, d->proxy_ip.b, sizeof(a.proxy_addr));
+	}
 	memcpy(a.addr, d->last.b, sizeof(a.addr));
 	a.dns_us = (uint32_t)(d->dns_us > UINT32_MAX ? UINT32_MAX : d->dns_us);
 	a.connect_us = d->connect_start_us ? (uint32_t)(now - d->connect_start_us) : 0;
@@ -147,18 +186,191 @@ static void fail(struct dial *d)
 		finish(d, DIAL_ADDRESS_DENIED, -1, cause);
 		return;
 	}
+	if (d->answered[0] != 0) {
+		finish(d, d->last_errno == ETIMEDOUT ? DIAL_TIMEOUT : DIAL_UNREACHABLE, -1, d->answered);
+		return;
+	}
 	describe(&d->last, d->port, where);
 	if (d->last_errno == EMFILE || d->last_errno == ENFILE || d->last_errno == ENOMEM || d->last_errno == ENOBUFS) {
 		finish(d, DIAL_FAILED, -1, "the gateway has no descriptors or memory left to connect");
 		return;
 	}
-	snprintf(cause, sizeof(cause), "%s: %s", where, strerror(d->last_errno));
+	snprintf(cause, sizeof(cause), "%s%s: %s", d->by_proxy ? "the upstream proxy " : "", where, strerror(d->last_errno));
 	finish(d, d->last_errno == ETIMEDOUT ? DIAL_TIMEOUT : DIAL_UNREACHABLE, -1, cause);
+}
+
+/* --- the proxy behind ---------------------------------------------------------------------------------------------- */
+
+static void ask_parent(struct dial *d);
+static void connect_now(struct dial *d);
+
+/* It said no, or nothing that is an answer: perhaps it reaches another address of the name. */
+static void parent_failed(struct dial *d, const char *what, int e)
+{
+	char where[64];
+
+	describe(&d->proxy_ip, d->port, where);
+	snprintf(d->answered, sizeof(d->answered), "the upstream proxy %s %s", where, what);
+	d->last_errno = e;
+	watch_stop(&d->proxy_watch);
+	close(d->proxy_fd);
+	d->proxy_fd = -1;
+	if (d->next_target < d->target_n)
+		ask_parent(d);
+	else
+		fail(d);
+}
+
+static void parent_answered(struct dial *d, unsigned status)
+{
+	char what[120];
+
+	if (status >= 200 && status < 300) {
+		int fd = d->proxy_fd;
+
+		watch_stop(&d->proxy_watch);
+		d->proxy_fd = -1;
+		finish(d, DIAL_OK, fd, "");
+		close(fd);
+		return;
+	}
+	snprintf(what, sizeof(what), "answered %u to CONNECT%s", status,
+		 status == 407 ? ": it wants credentials, or others (upstream_proxy.credentials)" : status == 403 ? ": it refuses this destination" : status >= 500 ? ": it could not reach the destination" : "");
+	if (status == 407 || status == 403)
+		d->next_target = d->target_n > 0 ? d->target_n : d->next_target; /* no other address makes it better */
+	parent_failed(d, what, status == 504 ? ETIMEDOUT : EHOSTUNREACH);
+}
+
+static void on_parent(struct watch *w, uint32_t events)
+{
+	struct dial *d = (struct dial *)((char *)w - offsetof(struct dial, proxy_watch));
+	uint8_t b[4096];
+	unsigned status = 0;
+	size_t used;
+	ssize_t n;
+
+	(void)events;
+	/* looked at first: what stands behind the head is the worker's */
+	n = recv(d->proxy_fd, b, sizeof(b), MSG_PEEK);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		parent_failed(d, n == 0 ? "closed the connection without an answer to CONNECT" : strerror(errno), ECONNRESET);
+		return;
+	}
+	switch (parent_read(&d->reader, b, (size_t)n, &used, &status)) {
+	case PARENT_BAD:
+		parent_failed(d, "gave an answer to CONNECT that is none", EPROTO);
+		return;
+	case PARENT_MORE:
+		break;
+	case PARENT_DONE:
+		if (recv(d->proxy_fd, b, used, 0) == (ssize_t)used)
+			parent_answered(d, status);
+		else
+			parent_failed(d, "went away", ECONNRESET);
+		return;
+	}
+	if (recv(d->proxy_fd, b, used, 0) != (ssize_t)used)
+		parent_failed(d, "went away", ECONNRESET);
+}
+
+static void on_parent_late(struct timer *t)
+{
+	struct dial *d = (struct dial *)((char *)t - offsetof(struct dial, deadline));
+
+	d->next_target = d->target_n;
+	parent_failed(d, "does not answer to CONNECT in time", ETIMEDOUT);
+}
+
+/* Connected to it: takes fd. */
+static void talk_to_parent(struct dial *d, int fd, const struct ip *ip)
+{
+	struct buf b = { 0 };
+	char text[IP_TEXT_MAX];
+	struct str target = str_mk(d->host.text, d->host.len);
+	bool sent;
+
+	timer_stop(&d->stagger);
+	timer_stop(&d->deadline);
+	stop_attempts(d);
+	d->proxy_fd = fd;
+	d->proxy_ip = *ip;
+	d->reader = (struct parent_reader){ 0 };
+	if (d->target_n > 0) {
+		ip_format(&d->target[d->next_target++], text);
+		target = str_of(text);
+	}
+	watch_start(the_dialer.loop, &d->proxy_watch, fd, EPOLLIN, on_parent);
+	timer_start(the_dialer.loop, &d->deadline, DIAL_PARENT_MS, on_parent_late);
+	parent_request(&the_dialer.parent, target, d->target_port, &b);
+	sent = send(fd, buf_data(&b), buf_len(&b), MSG_NOSIGNAL) == (ssize_t)buf_len(&b);
+	buf_fini_secret(&b);
+	if (!sent)
+		parent_failed(d, "does not take CONNECT", ECONNRESET);
+}
+
+static void on_parent_lookup(void *arg, const struct answer *a)
+{
+	struct dial *d = arg;
+	char cause[CAUSE_MAX];
+
+	if (!a->complete)
+		return;
+	d->lookup = NULL;
+	d->complete = true;
+	if (a->n == 0) {
+		snprintf(cause, sizeof(cause), "the upstream proxy %s: %s", the_dialer.parent.host, a->cause);
+		finish(d, DIAL_DNS, -1, cause);
+		return;
+	}
+	for (d->cand_n = 0; d->cand_n < a->n; d->cand_n++)
+		d->cand[d->cand_n] = a->ip[d->cand_n];
+	connect_now(d);
+}
+
+/* The next target, on a connection of its own. */
+static void ask_parent(struct dial *d)
+{
+	const struct parent *p = &the_dialer.parent;
+
+	d->by_proxy = true;
+	d->port = p->port;
+	d->cand_n = d->next_cand = 0;
+	d->last = (struct ip){ 0 };
+	if (p->ip.family == 0) {
+		d->complete = false;
+		d->lookup = resolver_lookup(the_dialer.resolver, 0, str_of(p->host), on_parent_lookup, d);
+		return;
+	}
+	d->complete = true;
+	d->cand[d->cand_n++] = p->ip;
+	connect_now(d);
+}
+
+/* All candidates are known and vetted: they are what the proxy is asked for. */
+static void by_parent(struct dial *d)
+{
+	memcpy(d->target, d->cand, sizeof(d->target));
+	d->target_n = d->cand_n;
+	d->target_port = d->port;
+	ask_parent(d);
 }
 
 /* --- connecting ---------------------------------------------------------------------------------------------------- */
 
 static void next_attempt(struct dial *d);
+
+/* Takes fd. */
+static void connected(struct dial *d, int fd, const struct ip *ip)
+{
+	if (d->by_proxy) {
+		talk_to_parent(d, fd, ip);
+		return;
+	}
+	finish(d, DIAL_OK, fd, "");
+	close(fd);
+}
 
 static void on_connect(struct watch *w, uint32_t events)
 {
@@ -175,8 +387,7 @@ static void on_connect(struct watch *w, uint32_t events)
 	d->live--;
 	d->last = a->ip;
 	if (e == 0) {
-		finish(d, DIAL_OK, fd, "");
-		close(fd);
+		connected(d, fd, &d->last);
 		return;
 	}
 	close(fd);
@@ -215,8 +426,7 @@ static int try_one(struct dial *d, const struct ip *ip)
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (connect(fd, &to.sa, len) == 0) {
-		finish(d, DIAL_OK, fd, "");
-		close(fd);
+		connected(d, fd, ip);
 		return 2;
 	}
 	if (errno != EINPROGRESS) {
@@ -265,7 +475,7 @@ static void on_deadline(struct timer *t)
 		return;
 	}
 	describe(&d->last, d->port, where);
-	snprintf(cause, sizeof(cause), "%s does not answer: no connection within %d s", where, DIAL_CONNECT_MS / 1000);
+	snprintf(cause, sizeof(cause), "%s%s does not answer: no connection within %d s", d->by_proxy ? "the upstream proxy " : "", where, DIAL_CONNECT_MS / 1000);
 	finish(d, DIAL_TIMEOUT, -1, cause);
 }
 
@@ -299,8 +509,13 @@ static void add_candidate(struct dial *d, const struct ip *a)
 
 static void connect_now(struct dial *d)
 {
-	if (d->connect_start_us == 0) {
-		d->connect_start_us = clock_mono_us();
+	if (the_dialer.parent.host[0] != 0 && !d->by_proxy) {
+		by_parent(d);
+		return;
+	}
+	if (d->connect_start_us == 0 || d->by_proxy) {
+		if (d->connect_start_us == 0)
+			d->connect_start_us = clock_mono_us();
 		timer_stop(&d->deadline);
 		timer_start(the_dialer.loop, &d->deadline, DIAL_CONNECT_MS, on_deadline);
 	}
@@ -347,7 +562,7 @@ static void on_lookup(void *arg, const struct answer *a)
 		return;
 	}
 	add_alternating(d, a);
-	if (d->cand_n == 0 && !d->complete)
+	if (!d->complete && (d->cand_n == 0 || the_dialer.parent.host[0] != 0))
 		return; /* all refused so far: the other family may have one */
 	if (d->cand_n == 0) {
 		fail(d);
@@ -372,6 +587,7 @@ static void dial(struct served *s, const struct ipc_msg *m)
 	d->id = m->id;
 	d->generation = m->generation;
 	d->port = q->port;
+	d->proxy_fd = -1;
 	d->start_us = clock_mono_us();
 	d->last_errno = EHOSTUNREACH;
 	d->next = b->dials;
@@ -398,6 +614,15 @@ static void dial(struct served *s, const struct ipc_msg *m)
 			fail(d);
 		else
 			connect_now(d);
+		return;
+	}
+	if (the_dialer.parent.resolves) {
+		if (dest_addresses_listed(&d->dest)) {
+			finish(d, DIAL_ADDRESS_DENIED, -1, "the policy lists `addresses`, which cannot be kept while the upstream proxy resolves names");
+			return;
+		}
+		d->host = h;
+		by_parent(d);
 		return;
 	}
 	d->lookup = resolver_lookup(the_dialer.resolver, s->id, host, on_lookup, d);
@@ -435,6 +660,16 @@ static const struct served_ops ops = { .unlinked = unlinked, .message = from_wor
 
 /* --- supervisor ---------------------------------------------------------------------------------------------------- */
 
+static bool read_credentials(struct dialer *r, int fd)
+{
+	char b[PARENT_CREDENTIALS_MAX + 3];
+	ssize_t n = read(fd, b, sizeof(b));
+	bool ok = n > 0 && parent_credentials(str_mk(b, (size_t)n), &r->parent);
+
+	explicit_bzero(b, sizeof(b));
+	return ok;
+}
+
 static void start(struct dialer *r, struct ipc *c, const struct ipc_msg *m)
 {
 	struct str servers = str_mk(m->data + sizeof(struct msg_start), m->len - sizeof(struct msg_start));
@@ -442,6 +677,16 @@ static void start(struct dialer *r, struct ipc *c, const struct ipc_msg *m)
 
 	if (r->resolver != NULL)
 		return;
+	if (str_starts(servers, STR("via "))) {
+		const char *nl = memchr(servers.p, '\n', servers.n);
+		size_t n = nl != NULL ? (size_t)(nl - servers.p) : servers.n;
+
+		if (!parent_parse(str_mk(servers.p, n), &r->parent) || (m->fd_n > 0 && !read_credentials(r, m->fds[0]))) {
+			log_error("the upstream proxy's address or credentials cannot be read");
+			_exit(1);
+		}
+		servers = str_mk(servers.p + n + (nl != NULL), servers.n - n - (nl != NULL));
+	}
 	r->resolver = resolver_new(r->loop, servers, &err);
 	if (r->resolver == NULL) {
 		log_error("%s", err.text);

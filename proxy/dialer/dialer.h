@@ -6,6 +6,7 @@
  *
  *   dialer.c   the role: one dial from question to connected socket
  *   resolve.c  names to addresses: c-ares, the cache
+ *   parent.c   the proxy behind, if there is one
  *   local.c    this host's own addresses and on-link prefixes
  */
 #include "../../common/base/err.h"
@@ -16,6 +17,7 @@
 #define DIAL_OUTSTANDING 128   /* of one worker: with the answers that may wait already (served.c) they fit the queue of a link, so that none is lost */
 #define DIAL_DNS_MS 10000
 #define DIAL_CONNECT_MS 10000
+#define DIAL_PARENT_MS 20000   /* for the answer of the proxy behind */
 #define DIAL_STAGGER_MS 250    /* RFC 8305 section 5 */
 #define DIAL_RESOLUTION_MS 50  /* RFC 8305 section 3: how long one family waits for the other */
 #define DNS_TTL_MIN_S 5

@@ -6,6 +6,7 @@
 
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
+#include "coding.h"
 #include "inject.h"
 #include "rpc.h"
 
@@ -18,6 +19,7 @@ enum { X_NEW = 0, X_HOLDING, X_SECRETS, X_UPSTREAM, X_SENDING, X_ANSWERING, X_OV
 
 #define RESET_INTERNAL 2 /* INTERNAL_ERROR of RFC 9113 7 */
 #define INTERIM_MAX 10 /* 1xx responses before the final one */
+#define DECODE_SLICE 16384 /* octets of decoded content at a time */
 #define CONTINUE_MS 3000 /* an origin that neither says 100 nor answers: the client is told to send, as if it had */
 #define HOLD_MS 30000    /* for the content that a rule looks at */
 #define CALL_MS 5000     /* for the content of a refused call */
@@ -57,6 +59,8 @@ static void free_deferred(void *arg)
 	if (x->scrub_on)
 		scrub_fini(&x->scrub);
 	buf_fini_secret(&x->scrubbed);
+	decode_free(x->decode);
+	buf_fini_secret(&x->coded);
 	buf_fini(&x->call);
 	buf_fini(&x->content_held);
 	free(x);
@@ -121,9 +125,13 @@ static void write_record(struct exchange *x)
 		record_u(&b, REC_STATUS, x->status);
 	if (x->req.version != HTTP_V_NONE)
 		record_s(&b, REC_CLIENT_PROTOCOL, version_text(x->req.version));
-	if (x->upf.ip[0]) {
+	if (x->upf.ip[0] || x->upf.proxy[0]) {
 		record_s(&b, REC_UPSTREAM_PROTOCOL, version_text(x->upf.version));
 		record_s(&b, REC_UPSTREAM_IP, str_of(x->upf.ip));
+	}
+	if (x->upf.proxy[0]) {
+		record_s(&b, REC_UPSTREAM_PROXY, str_of(x->upf.proxy));
+		record_s(&b, REC_VETTED_BY, x->upf.proxy_vetted ? STR("proxy") : STR("gateway"));
 	}
 	record_s(&b, REC_RULE, x->decision.rule);
 	record_s(&b, REC_SOURCE, x->decision.source);
@@ -766,13 +774,15 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 	x->up = u;
 	u->x = x;
 	x->upf = *facts;
-	if (x->scrub_ref == NULL) {
+	if (x->scrub_ref == NULL && !x->dest.scrub_off) {
 		x->scrub_ref = x->host->scrub(x->host_arg);
 		if (x->scrub_ref != NULL) {
 			scrub_init(&x->scrub, x->scrub_ref->set);
 			x->scrub_on = true;
 		}
 	}
+	if (x->scrub_on)
+		coding_narrow(&x->arena, &x->req, x->dest.has_inject);
 	if (facts->version != HTTP_V_2 && is_grpc(x)) { /* I13: its trailers, which carry the outcome, would be lost */
 		leave_upstream(x, true);
 		snprintf(x->reason, sizeof(x->reason), "grpc_needs_h2");
@@ -1007,9 +1017,27 @@ void exchange_policy_changed(struct exchange *x, const struct table *t)
 	refuse_with(x, REFUSAL_POLICY_DENIED, 0, "this sandbox's policy was replaced by one that does not allow it");
 }
 
+static bool coded_some(struct exchange *x, const uint8_t *p, size_t n);
+static void end_response(struct exchange *x, const struct http_fields *trailer);
+
 void exchange_client_drained(struct exchange *x)
 {
-	if (x->up != NULL && !x->finished)
+	struct buf waiting = x->coded;
+
+	if (x->finished)
+		return;
+	if (buf_len(&waiting) > 0 || x->decode_more) {
+		x->coded = (struct buf){ 0 };
+		coded_some(x, buf_data(&waiting), buf_len(&waiting));
+		buf_fini_secret(&waiting);
+		if (x->finished || x->client == NULL || buf_len(&x->coded) > 0 || x->decode_more)
+			return;
+		if (x->end_due) {
+			end_response(x, x->end_trailer);
+			return;
+		}
+	}
+	if (x->up != NULL)
 		x->up->ops->resume(x->up);
 }
 
@@ -1019,19 +1047,64 @@ void exchange_upstream_drained(struct exchange *x)
 		x->client->ops->resume(x->client);
 }
 
-void exchange_hold(struct exchange *x, size_t n)
+static void account(struct exchange *x)
 {
+	size_t n = x->held_upstream + x->coded.cap + (x->decode != NULL ? decode_memory(x->decode) : 0);
+
 	if (x->client != NULL && n != x->held)
 		x->client->ops->held(x->client, (ptrdiff_t)n - (ptrdiff_t)x->held);
 	x->held = n;
 }
 
-bool exchange_response_full(const struct exchange *x) { return x->client != NULL && x->client->ops->full(x->client); }
+void exchange_hold(struct exchange *x, size_t n)
+{
+	x->held_upstream = n;
+	account(x);
+}
+
+bool exchange_response_full(const struct exchange *x)
+{
+	return x->client != NULL && (buf_len(&x->coded) > 0 || x->decode_more || x->client->ops->full(x->client));
+}
 
 void exchange_scrub_head(struct exchange *x, uint8_t *p, size_t n)
 {
 	if (x->scrub_on)
 		x->scrub_hits += scrub_inplace(x->scrub_ref->set, (char *)p, n);
+}
+
+/* The response cannot be looked through for secrets, or not to its end: the client gets nothing more of it. */
+static void unreadable(struct exchange *x, const char *why)
+{
+	char text[200];
+
+	snprintf(x->reason, sizeof(x->reason), "content_coding: %s", why);
+	snprintf(text, sizeof(text), "the response cannot be looked through for credentials: %s", why);
+	leave_upstream(x, false);
+	x->upstream_reusable = false;
+	exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, text);
+}
+
+/* Coded content of a response that is scrubbed is decoded on its way. False: it is refused. */
+static bool decode_begin(struct exchange *x, struct http_response *r, enum http_framing *framing)
+{
+	enum coding c = coding_of(&r->fields);
+	bool content = *framing != HTTP_BODY_NONE && !(*framing == HTTP_BODY_LENGTH && r->content_length == 0);
+
+	if (c == CODING_NONE || (c == CODING_UNKNOWN && !content))
+		return true;
+	if (c == CODING_UNKNOWN || r->status == 206) {
+		unreadable(x, c == CODING_UNKNOWN ? "its content coding is none of gzip, deflate, br, zstd, or several on one another" : "it is a part of compressed content");
+		return false;
+	}
+	coding_remove(&x->arena, r);
+	if (!content)
+		return true;
+	x->decode = decode_new(c, &decode_limits_default);
+	account(x);
+	if (*framing == HTTP_BODY_LENGTH)
+		*framing = HTTP_BODY_CHUNKED;
+	return true;
 }
 
 void exchange_response_head(struct exchange *x, struct http_response *r)
@@ -1057,6 +1130,8 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 	x->first_byte_us = clock_mono_us() - x->start_us;
 	x->status = r->status;
 	x->resp_is_head = str_eq(x->req.method, STR("HEAD"));
+	if (x->scrub_on && !decode_begin(x, r, &framing))
+		return;
 	if (!x->request_ended)
 		x->client_must_close = true; /* an early answer: what is left of the content will not be read */
 	/* a close-delimited response becomes chunked, unless the client is too old for that */
@@ -1076,16 +1151,9 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 	x->client->ops->head(x->client, r, framing, r->content_length);
 }
 
-void exchange_response_data(struct exchange *x, uint8_t *p, size_t n)
+/* Content to the client, secrets overwritten. */
+static void deliver(struct exchange *x, uint8_t *p, size_t n)
 {
-	if (x->finished || x->client == NULL)
-		return;
-	x->active_ms = loop_now_ms(x->loop);
-	x->content_up += n;
-	if (x->dest.limits.response_body != 0 && x->content_up > x->dest.limits.response_body) {
-		over(x, REFUSAL_TOO_LARGE, 502, "response_body");
-		return;
-	}
 	if (!x->scrub_on || !scrub_holds(&x->scrub)) {
 		if (x->scrub_on)
 			n = scrub_feed_inplace(&x->scrub, p, n);
@@ -1102,10 +1170,60 @@ void exchange_response_data(struct exchange *x, uint8_t *p, size_t n)
 	}
 }
 
-void exchange_response_end(struct exchange *x, bool reusable, const struct http_fields *trailer)
+/* Decodes and delivers as much as the client takes; what is left of p waits. False: the exchange is over. */
+static bool coded_some(struct exchange *x, const uint8_t *p, size_t n)
 {
-	if (x->finished || x->response_ended)
+	uint8_t slice[DECODE_SLICE];
+	size_t got = 0;
+	const char *fault;
+
+	do {
+		x->decode_more = false;
+		if (!decode_feed(x->decode, &p, &n, slice, sizeof(slice), &got, &fault)) {
+			unreadable(x, fault);
+			return false;
+		}
+		x->decoded += got;
+		if (x->dest.limits.response_body != 0 && x->decoded > x->dest.limits.response_body) {
+			over(x, REFUSAL_TOO_LARGE, 502, "response_body");
+			return false;
+		}
+		if (got > 0)
+			deliver(x, slice, got);
+		x->decode_more = got == sizeof(slice);
+	} while ((n > 0 || x->decode_more) && !x->client->ops->full(x->client));
+	buf_add(&x->coded, p, n);
+	account(x);
+	return true;
+}
+
+void exchange_response_data(struct exchange *x, uint8_t *p, size_t n)
+{
+	if (x->finished || x->client == NULL)
 		return;
+	x->active_ms = loop_now_ms(x->loop);
+	x->content_up += n;
+	if (x->dest.limits.response_body != 0 && x->content_up > x->dest.limits.response_body) {
+		over(x, REFUSAL_TOO_LARGE, 502, "response_body");
+		return;
+	}
+	if (x->decode == NULL) {
+		deliver(x, p, n);
+	} else if (buf_len(&x->coded) > 0 || x->decode_more) {
+		buf_add(&x->coded, p, n);
+		account(x);
+	} else {
+		coded_some(x, p, n);
+	}
+}
+
+/* The last octets, the record, the end. */
+static void end_response(struct exchange *x, const struct http_fields *trailer)
+{
+	if (x->decode != NULL && !decode_whole(x->decode)) {
+		unreadable(x, "the compressed content is cut short");
+		return;
+	}
 	if (x->scrub_on) {
 		scrub_end(&x->scrub, &x->scrubbed);
 		if (buf_len(&x->scrubbed) > 0) {
@@ -1115,11 +1233,39 @@ void exchange_response_end(struct exchange *x, bool reusable, const struct http_
 		}
 	}
 	x->response_ended = true;
-	/* A14: an upstream that answered before it had the whole request is not used again */
-	x->upstream_reusable = reusable && x->request_ended;
 	write_record(x);
 	x->client->ops->end(x->client, trailer);
 	finish(x, x->request_ended);
+}
+
+/* The upstream's part is over before the client has taken it all: that one is free, and the trailer is ours now. */
+static void end_later(struct exchange *x, const struct http_fields *trailer)
+{
+	struct http_fields *own;
+
+	x->end_due = true;
+	if (trailer != NULL) {
+		own = arena_alloc(&x->arena, sizeof(*own));
+		*own = *trailer;
+		for (unsigned i = 0; i < own->n; i++) {
+			own->f[i].name = arena_str(&x->arena, trailer->f[i].name);
+			own->f[i].value = arena_str(&x->arena, trailer->f[i].value);
+		}
+		x->end_trailer = own;
+	}
+	leave_upstream(x, x->upstream_reusable);
+}
+
+void exchange_response_end(struct exchange *x, bool reusable, const struct http_fields *trailer)
+{
+	if (x->finished || x->response_ended || x->end_due)
+		return;
+	/* A14: an upstream that answered before it had the whole request is not used again */
+	x->upstream_reusable = reusable && x->request_ended;
+	if (buf_len(&x->coded) > 0 || x->decode_more)
+		end_later(x, trailer);
+	else
+		end_response(x, trailer);
 }
 
 bool exchange_wants_trailer(const struct exchange *x) { return x->req.te_trailers || x->req.version == HTTP_V_2; }

@@ -16,6 +16,7 @@
 #include "../../common/policy/decide.h"
 #include "../../common/record.h"
 #include "../../common/sys/loop.h"
+#include "../filter/decode.h"
 #include "../filter/scrub.h"
 #include "../http/h1.h"
 #include "../http/refusal.h"
@@ -64,7 +65,9 @@ struct upstream_want {
 };
 struct upstream_facts { /* of the connection, for the record */
 	enum http_version version;
-	char ip[IP_TEXT_MAX];
+	char ip[IP_TEXT_MAX]; /* empty: it is not known here */
+	char proxy[IP_TEXT_MAX + 8]; /* the proxy behind the gateway, or empty */
+	bool proxy_vetted;    /* it resolved the name, and no address was vetted here */
 	uint64_t dns_us, connect_us, tls_us;
 	char issuer[256], cert_sha256[65], spki_sha256[65];
 	const char *tls_version, *tls_cipher, *tls_group, *staple; /* static; NULL: none */
@@ -154,7 +157,13 @@ struct exchange {
 	struct buf scrubbed;
 	bool scrub_on, upstream_reusable, resp_is_head;
 	uint32_t reset_code; /* set by the upstream half: why its stream ended, to be told on; 0: nothing to tell */
-	size_t held;         /* octets of the response that wait in the upstream half for the client */
+	size_t held, held_upstream; /* octets of the response that wait for the client in all, and of them in the upstream half */
+	struct decode *decode; /* the response's content comes in a coding, and goes on without it */
+	struct buf coded;      /* what of it waits for the client */
+	bool decode_more;      /* there is more to come out of what was taken already */
+	bool end_due;          /* the upstream's end came, and waits behind `coded` */
+	const struct http_fields *end_trailer;
+	uint64_t decoded;      /* octets of content that came out */
 	const struct exchange_ident *ident; /* borrowed from the client half while it lives */
 	uint64_t scrub_hits;
 };

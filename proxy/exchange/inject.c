@@ -9,13 +9,6 @@ void inject_prepare(struct http_request *r)
 {
 	for (size_t i = 0; i < sizeof(credential_places) / sizeof(credential_places[0]); i++)
 		http_fields_drop_like(&r->fields, str_of(credential_places[i]));
-	for (unsigned i = 0; i < r->fields.n; i++) {
-		struct http_field *f = &r->fields.f[i];
-
-		if (f->fid == HF_ACCEPT_ENCODING || f->fid == HF_RANGE || f->fid == HF_IF_RANGE)
-			f->drop = true;
-	}
-	http_fields_add(&r->fields, STR("Accept-Encoding"), STR("identity"), HF_ACCEPT_ENCODING);
 }
 
 void inject_prepare_trailer(struct http_fields *fs, const struct dest *d)

@@ -7,7 +7,7 @@
 
 /*
  * Before the first injection on a destination that has any: every credential place of the sandbox's own is emptied
- * (`foreign: replace`), content codings are narrowed to identity and ranges dropped, so that echoes can be found.
+ * (`foreign: replace`).
  */
 void inject_prepare(struct http_request *r);
 /* A request's trailer section, to be forwarded: no credential and nothing that misleads stands in it. */

@@ -1,151 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is overwritten: every octet of every occurrence of every value, occurrences that overlap or lie in each other
- * included, and whatever the pieces in which the stream arrives.
- *
- * Matching: Wu-Manber with blocks of two octets. For each block `shift` says how far a window as long as the shortest
- * value may move when the block ends it; 0 sends it to the values whose first `min` octets end in that block. On ordinary
- * text nearly every step moves by almost the whole window.
- *
- * Streams: after each piece the longest suffix that begins a value is kept, unchanged, as the context of the next piece.
- * Of the kept octets those that an occurrence has covered already need not wait: they went out as filler (`sent`).
+ * Streams. After each piece the longest suffix that begins a form is kept, unchanged, as the context of the next piece: no
+ * occurrence that ends later can begin before it. Of the kept octets those that an occurrence has covered already need not
+ * wait: they went out as filler (`sent`).
  */
 #include "scrub.h"
 
 #include <stdlib.h>
 
 #include "../../common/base/must.h"
+#include "scrub_int.h"
 
-#define FILLER '*'
-#define SHIFT_MAX 255
-#define NONE UINT32_MAX
-
-struct pattern {
-	uint8_t *p;
-	size_t n;
-	uint32_t next_end;   /* chain of those whose window ends in the same hash */
-	uint32_t next_first; /* chain of those with the same first octet */
-};
-struct scrub_set {
-	struct pattern *pat;
-	size_t n, min, max;
-	bool narrow;          /* few blocks: 4,096 places are enough, and stay in the nearest cache */
-	uint8_t shift[65536]; /* by shift_at of a block */
-	uint32_t end[1024]; /* by end_hash of the window's last block */
-	uint32_t first[256];
-};
-
-static unsigned block(const uint8_t *p) { return (unsigned)p[0] << 8 | p[1]; }
-static unsigned narrow_at(const uint8_t *p) { return ((unsigned)p[0] << 4 ^ p[1]) & 4095; }
-static unsigned shift_at(const struct scrub_set *s, const uint8_t *p) { return s->narrow ? narrow_at(p) : block(p); }
-static unsigned end_hash(unsigned b) { return (b ^ b >> 6) & 1023; }
-
-struct scrub_set *scrub_set_new(const struct str *values, size_t n)
+static int by_place(const void *a, const void *b)
 {
-	struct scrub_set *s = must_calloc(1, sizeof(*s));
+	const struct span *x = a, *y = b;
 
-	MUST(n < NONE);
-	s->pat = must_calloc(n + 1, sizeof(*s->pat));
-	s->min = SIZE_MAX;
-	for (size_t i = 0; i < n; i++) {
-		struct pattern *p = &s->pat[s->n];
-
-		if (values[i].n < 2) /* policies ask for 8; one octet would be everywhere */
-			continue;
-		p->p = must_malloc(values[i].n);
-		memcpy(p->p, values[i].p, values[i].n);
-		p->n = values[i].n;
-		s->n++;
-		s->min = p->n < s->min ? p->n : s->min;
-		s->max = p->n > s->max ? p->n : s->max;
-	}
-	if (s->n == 0)
-		return s;
-	s->narrow = s->n * (s->min - 1) <= 256;
-	memset(s->shift, s->min - 1 < SHIFT_MAX ? (int)(s->min - 1) : SHIFT_MAX, sizeof(s->shift));
-	memset(s->end, 0xff, sizeof(s->end));
-	memset(s->first, 0xff, sizeof(s->first));
-	for (size_t k = 0; k < s->n; k++) {
-		struct pattern *p = &s->pat[k];
-		uint32_t *end = &s->end[end_hash(block(p->p + s->min - 2))], *first = &s->first[p->p[0]];
-
-		for (size_t i = 0; i + 2 <= s->min; i++) {
-			size_t d = s->min - 2 - i;
-			uint8_t *at = &s->shift[shift_at(s, p->p + i)];
-
-			if (d < *at)
-				*at = (uint8_t)d;
-		}
-		p->next_end = *end;
-		*end = (uint32_t)k;
-		p->next_first = *first;
-		*first = (uint32_t)k;
-	}
-	return s;
+	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-void scrub_set_free(struct scrub_set *s)
+/* Filler for p[from..to); raw filler is written last, so that it stands where forms overlap. */
+static void fill(uint8_t *p, const struct spans *s, size_t first, size_t last)
 {
-	if (s == NULL)
-		return;
-	for (size_t i = 0; i < s->n; i++) {
-		explicit_bzero(s->pat[i].p, s->pat[i].n);
-		free(s->pat[i].p);
-	}
-	free(s->pat);
-	explicit_bzero(s, sizeof(*s)); /* the tables tell pairs of octets */
-	free(s);
+	for (size_t i = first; i < last; i++)
+		memset(p + s->v[i].from, s->v[i].form == FORM_BASE64 ? 'A' : '0', s->v[i].to - s->v[i].from);
+	for (size_t i = first; i < last; i++)
+		if (s->v[i].form == FORM_RAW)
+			memset(p + s->v[i].from, '*', s->v[i].to - s->v[i].from);
 }
-
-size_t scrub_set_max(const struct scrub_set *s) { return s->max; }
 
 /*
- * Overwrites what the values cover in p[0..n). *edge is moved to the end of an overwritten stretch that reaches or spans
- * it. Returns the number of stretches that end behind `from`.
+ * Overwrites what the forms cover in p[0..n). before: what came before p. *edge is moved to the end of an overwritten
+ * stretch that reaches or spans it. Returns the number of stretches that end behind `from`.
  */
-static size_t overwrite(const struct scrub_set *s, uint8_t *p, size_t n, size_t from, size_t *edge)
+static size_t overwrite(const struct scrub_set *set, uint8_t *p, size_t n, uint8_t before, size_t from, size_t *edge)
 {
-	size_t hits = 0, at = s->min; /* end of the window */
+	struct spans s = { .v = s.few, .cap = sizeof(s.few) / sizeof(s.few[0]) };
+	size_t hits = 0;
 
-	while (at <= n) {
-		unsigned b, move;
-		size_t begin, end;
+	scrub_find(set, (struct scrub_text){ p, n }, &s);
+	if (s.n > 1)
+		qsort(s.v, s.n, sizeof(*s.v), by_place);
+	for (size_t i = 0, k; i < s.n; i = k) {
+		size_t begin = s.v[i].from, end = s.v[i].to;
+		uint8_t c = begin > 0 ? p[begin - 1] : before;
 
-		if (s->narrow)
-			while (at <= n && (move = s->shift[narrow_at(p + at - 2)]) > 0)
-				at += move;
-		else
-			while (at <= n && (move = s->shift[block(p + at - 2)]) > 0)
-				at += move;
-		if (at > n)
-			break;
-		b = block(p + at - 2);
-		begin = end = at - s->min;
-		for (uint32_t k = s->end[end_hash(b)]; k != NONE; k = s->pat[k].next_end) {
-			const struct pattern *pt = &s->pat[k];
-
-			if (pt->n > end - begin && pt->n <= n - begin && memcmp(p + begin, pt->p, pt->n) == 0)
-				end = begin + pt->n;
-		}
-		if (end == begin) {
-			at++;
-			continue;
-		}
-		/* occurrences that begin inside and reach further: looked for before their first octets are gone */
-		for (size_t i = begin + 1; i < end; i++) {
-			for (uint32_t k = s->first[p[i]]; k != NONE; k = s->pat[k].next_first) {
-				const struct pattern *pt = &s->pat[k];
-
-				if (pt->n <= n - i && i + pt->n > end && memcmp(p + i, pt->p, pt->n) == 0)
-					end = i + pt->n;
-			}
-		}
-		memset(p + begin, FILLER, end - begin);
+		for (k = i + 1; k < s.n && s.v[k].from <= end; k++)
+			end = s.v[k].to > end ? s.v[k].to : end;
+		fill(p, &s, i, k);
+		/* a lone '\' before it would make the filler an escape that JSON does not know */
+		if (c == '\\')
+			p[begin] = '/';
 		hits += end > from;
 		if (begin <= *edge && end > *edge)
 			*edge = end;
-		at = end + s->min;
 	}
+	if (s.v != s.few)
+		free(s.v);
 	return hits;
 }
 
@@ -153,16 +63,75 @@ size_t scrub_inplace(const struct scrub_set *s, char *p, size_t n)
 {
 	size_t edge = 0;
 
-	return s->n == 0 || n < s->min ? 0 : overwrite(s, (uint8_t *)p, n, 0, &edge);
+	return s->n == 0 ? 0 : overwrite(s, (uint8_t *)p, n, 0, 0, &edge);
 }
 
-/* Length of the longest suffix of p that is shorter than some value and begins it. */
+/*
+ * Where the search for the longest open suffix begins: further back there are more octets, decoded, than any form has. In
+ * halves, because of each two '\' in a row one may be half of an escape.
+ */
+static size_t furthest(const struct scrub_set *s, const uint8_t *p, size_t n)
+{
+	size_t near = s->max + ESCAPE_MAX, left = 2 * near, i = n;
+	struct escape e;
+
+	if (n > near && escape_find(p + n - near, near) == near)
+		return n - s->max;
+	while (i > 0 && left >= 2) {
+		i--;
+		left -= 2;
+		if (!escape_begins(p[i]))
+			continue;
+		escape_read(p + i, n - i, &e);
+		if (e.len > 0)
+			left += e.len == 2 && e.o[0] == '\\' ? 1 : 2 * (size_t)(e.len - e.n);
+	}
+	return i;
+}
+
+static bool any_open(const struct scrub_set *s, struct scrub_text t, size_t at, uint32_t first)
+{
+	for (uint32_t k = first; k != SCRUB_NONE; k = s->pat[k].next_first)
+		if (scrub_open(t, &s->pat[k], at))
+			return true;
+	return false;
+}
+
+/* The text from `at` on begins a form. */
+static bool opens(const struct scrub_set *s, struct scrub_text t, size_t at)
+{
+	struct escape e;
+
+	if (any_open(s, t, at, s->first[scrub_fold(t.p[at])]))
+		return true;
+	if (!escape_begins(t.p[at]))
+		return false;
+	escape_read(t.p + at, t.n - at, &e);
+	if (e.len > 0)
+		return any_open(s, t, at, s->first[scrub_fold(e.o[0])]) || (e.latin >= 0 && any_open(s, t, at, s->first[e.latin]));
+	for (size_t k = 0; t.n - at < ESCAPE_MAX && k < s->n; k++)
+		if (scrub_open(t, &s->pat[k], at))
+			return true;
+	return false;
+}
+
+/* Length of the longest suffix of p that begins a form and is not the whole of it. */
 static size_t open_suffix(const struct scrub_set *s, const uint8_t *p, size_t n)
 {
-	for (size_t i = n > s->max - 1 ? n - (s->max - 1) : 0; i < n; i++)
-		for (uint32_t k = s->first[p[i]]; k != NONE; k = s->pat[k].next_first)
-			if (s->pat[k].n > n - i && memcmp(p + i, s->pat[k].p, n - i) == 0)
-				return n - i;
+	struct scrub_text t = { p, n };
+	size_t i;
+
+	/* the end of most texts stands in no form; where no escape is near, four octets tell */
+	if (n >= ESCAPE_MAX && escape_find(p + n - ESCAPE_MAX, ESCAPE_MAX) == ESCAPE_MAX) {
+		unsigned h = inside_hash(gram_of(p + n - GRAM));
+
+		i = s->inside[h / 64] >> h % 64 & 1 ? furthest(s, p, n) : n - (GRAM - 1);
+	} else {
+		i = furthest(s, p, n);
+	}
+	for (; i < n; i++)
+		if ((s->first[scrub_fold(p[i])] != SCRUB_NONE || escape_begins(p[i])) && opens(s, t, i))
+			return n - i;
 	return 0;
 }
 
@@ -177,7 +146,7 @@ void scrub_fini(struct scrub *s)
 void scrub_feed(struct scrub *s, const uint8_t *in, size_t n, struct buf *out)
 {
 	size_t had = buf_len(&s->held), len = had + n, hold, edge;
-	uint8_t *p;
+	uint8_t *p, before = s->before;
 
 	if (n == 0)
 		return;
@@ -195,10 +164,11 @@ void scrub_feed(struct scrub *s, const uint8_t *in, size_t n, struct buf *out)
 		explicit_bzero(buf_data(&s->held), had);
 	buf_clear(&s->held);
 	buf_add(&s->held, p + len - hold, hold);
+	if (hold < len)
+		s->before = p[len - hold - 1];
 	/* everything before the kept suffix may go, and of it what is covered without a gap */
 	edge = s->sent > len - hold ? s->sent : len - hold;
-	if (len >= s->set->min)
-		s->hits += overwrite(s->set, p, len, had, &edge);
+	s->hits += overwrite(s->set, p, len, before, had, &edge);
 	if (s->sent > 0)
 		memmove(p, p + s->sent, edge - s->sent);
 	buf_commit(out, edge - s->sent);
@@ -210,15 +180,17 @@ void scrub_feed(struct scrub *s, const uint8_t *in, size_t n, struct buf *out)
 size_t scrub_feed_inplace(struct scrub *s, uint8_t *p, size_t n)
 {
 	size_t hold, edge;
+	uint8_t before = s->before;
 
 	MUST(buf_len(&s->held) == 0 && s->sent == 0);
 	if (n == 0 || s->set->n == 0)
 		return n;
 	hold = open_suffix(s->set, p, n);
 	buf_add(&s->held, p + n - hold, hold); /* as it came, before anything is overwritten */
+	if (hold < n)
+		s->before = p[n - hold - 1];
 	edge = n - hold;
-	if (n >= s->set->min)
-		s->hits += overwrite(s->set, p, n, 0, &edge);
+	s->hits += overwrite(s->set, p, n, before, 0, &edge);
 	s->sent = edge - (n - hold);
 	return edge;
 }
@@ -233,8 +205,7 @@ void scrub_end(struct scrub *s, struct buf *out)
 	if (n > s->sent) {
 		p = buf_room(out, n);
 		memcpy(p, buf_data(&s->held), n);
-		if (n >= s->set->min)
-			overwrite(s->set, p, n, n, &edge);
+		overwrite(s->set, p, n, s->before, n, &edge);
 		memmove(p, p + s->sent, n - s->sent);
 		buf_commit(out, n - s->sent);
 		explicit_bzero(p + n - s->sent, s->sent);

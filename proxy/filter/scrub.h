@@ -2,20 +2,28 @@
 #ifndef SP_FILTER_SCRUB_H
 #define SP_FILTER_SCRUB_H
 /*
- * Overwrites secret values in a byte stream by filler of the same length ('*'), across every split, also where they
- * overlap. Holds back no more than the longest suffix that is a prefix of a pattern.
+ * Overwrites secret values in a byte stream by filler of the same length, across every split, also where they overlap.
+ *
+ * A value is found as it is, as base64 and base64url in each of the three alignments (the characters that it determines
+ * alone), and as hexadecimal digits in either case; and each octet of any of these may be written as itself, as %HH, or as
+ * an escape of JSON, in any mixture. Values under SCRUB_VALUE_MIN octets have no encoded forms: they would be everywhere.
+ *
+ * Filler is '*', in base64 'A', in hexadecimal '0', so that what was base64, hexadecimal or a JSON string stays one.
+ * Holds back no more than the longest suffix that begins one of these.
  */
 #include "../../common/base/buf.h"
+
+#define SCRUB_VALUE_MIN 8
 
 struct scrub_set;  /* the values of one sandbox; immutable once built; values are copied and wiped on free */
 struct scrub_set *scrub_set_new(const struct str *values, size_t n);
 void scrub_set_free(struct scrub_set *s);
-size_t scrub_set_max(const struct scrub_set *s); /* longest pattern */
 
 struct scrub {
 	const struct scrub_set *set; /* borrowed */
-	struct buf held;             /* the longest suffix so far that begins a pattern, as it came */
+	struct buf held;             /* the longest suffix so far that begins a form, as it came */
 	size_t sent;                 /* of it, released already (as filler) */
+	uint8_t before;              /* the octet that came before it */
 	uint64_t hits;               /* stretches overwritten */
 };
 void scrub_init(struct scrub *s, const struct scrub_set *set);

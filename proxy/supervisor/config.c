@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../common/base/ip.h"
+#include "../../common/base/canon.h"
 #include "../../common/conf/schema.h"
 #include "supervisor.h"
 
@@ -19,6 +19,7 @@ struct load {
 	struct config *c;
 	struct diag *d;
 	const char *file;
+	bool proxy_resolves;
 };
 
 bool config_add_dns(char dns[DNS_TEXT_MAX], struct str text)
@@ -81,19 +82,76 @@ static void on_dns(void *arg, const struct schema_row *row, const struct schema_
 }
 
 /* A relative path is beside the configuration: it does not depend on where the gateway was started. */
-static void beside(struct load *l, const struct schema_value *v, char path[4096])
+static void take_path(struct load *l, const struct schema_value *v, char to[4096])
 {
 	const char *slash = strrchr(l->file, '/');
 	int dir = slash != NULL && v->text.p[0] != '/' ? (int)(slash - l->file) + 1 : 0;
 
-	if (snprintf(path, 4096, "%.*s%.*s", dir, l->file, (int)v->text.n, v->text.p) >= 4096)
+	if (snprintf(to, 4096, "%.*s%.*s", dir, l->file, (int)v->text.n, v->text.p) >= 4096)
 		diag_error(l->d, v->node->line, v->node->col, "the path is too long");
 }
 
 static void on_trust(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
-	beside(arg, v, ((struct load *)arg)->c->trust);
+	take_path(arg, v, ((struct load *)arg)->c->trust);
+}
+
+/* --- the proxy behind --- */
+
+static void on_proxy_url(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	const struct str plain = STR("http://");
+	struct load *l = arg;
+	struct canon_host h;
+	const char *reason;
+	struct str at;
+	uint16_t port;
+
+	(void)row;
+	if (str_starts(v->text, STR("https://"))) {
+		diag_error(l->d, v->node->line, v->node->col, "TLS to the upstream proxy is not supported by this version of sallyport: http://HOST:PORT");
+		return;
+	}
+	at = str_starts(v->text, plain) ? str_mk(v->text.p + plain.n, v->text.n - plain.n) : STR_NONE;
+	if (at.n > 0 && at.p[at.n - 1] == '/')
+		at.n--;
+	if (at.n > 0 && memchr(at.p, '@', at.n) != NULL)
+		diag_error(l->d, v->node->line, v->node->col, "no credentials in the URL: `credentials` names a file that holds user:password");
+	else if (at.n == 0 || !canon_authority(at, 0, &h, &port, &reason))
+		diag_error(l->d, v->node->line, v->node->col, "the upstream proxy is http://HOST:PORT");
+	else
+		snprintf(l->c->proxy, sizeof(l->c->proxy), "via %s %u ", h.text, port);
+}
+
+static void on_proxy_credentials(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	take_path(arg, v, ((struct load *)arg)->c->proxy_credentials);
+}
+
+static void on_proxy_names(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct load *)arg)->proxy_resolves = str_eq(v->text, STR("proxy"));
+}
+
+static const struct schema_row proxy_rows[] = {
+	{ "url", SCHEMA_TEXT, true, on_proxy_url, "http://HOST:PORT", 0, 0 },
+	{ "credentials", SCHEMA_TEXT, false, on_proxy_credentials, NULL, 0, 0 },
+	{ "names", SCHEMA_WORD, false, on_proxy_names, "gateway|proxy", 0, 0 },
+};
+
+static void on_proxy(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+	size_t n;
+
+	(void)row;
+	schema_parse(l->d, v->node, "upstream_proxy", SCHEMA_ROWS(proxy_rows), l);
+	n = strlen(l->c->proxy);
+	if (n > 0)
+		snprintf(l->c->proxy + n, sizeof(l->c->proxy) - n, "%s\n", l->proxy_resolves ? "proxy" : "gateway");
 }
 
 static void on_uid_base(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -127,7 +185,7 @@ static void on_dir(void *arg, const struct schema_row *row, const struct schema_
 	if (l->c->folder_n == FOLDERS_MAX)
 		diag_error(l->d, v->node->line, v->node->col, "at most %d policy folders", FOLDERS_MAX);
 	else
-		beside(l, v, l->c->folders[l->c->folder_n++].path);
+		take_path(l, v, l->c->folders[l->c->folder_n++].path);
 }
 
 static const struct schema_row folder_rows[] = {
@@ -150,13 +208,13 @@ static void on_policies(void *arg, const struct schema_row *row, const struct sc
 static const struct schema_row top_rows[] = {
 	{ "dns", SCHEMA_MAP, false, on_dns, NULL, 0, 0 },
 	{ "trust", SCHEMA_TEXT, false, on_trust, NULL, 0, 0 },
+	{ "upstream_proxy", SCHEMA_MAP, false, on_proxy, NULL, 0, 0 },
 	{ "uid_base", SCHEMA_NUMBER, false, on_uid_base, NULL, 0, 0 },
 	{ "listen", SCHEMA_LATER, false, NULL, "network listeners", 0, 0 },
 	{ "policies", SCHEMA_LIST, false, on_policies, NULL, 0, 0 },
 	{ "boundary", SCHEMA_LATER, false, NULL, "a policy that no other can exceed", 0, 0 },
 	{ "require_signed", SCHEMA_TEXTS, false, on_signed, NULL, 0, SIGNERS_MAX },
 	{ "observe", SCHEMA_LATER, false, NULL, "recording without refusing", 0, 0 },
-	{ "upstream_proxy", SCHEMA_LATER, false, NULL, "a proxy behind the gateway", 0, 0 },
 	{ "audit", SCHEMA_LATER, false, NULL, "settings of the log", 0, 0 },
 	{ "workers", SCHEMA_LATER, false, NULL, "settings of workers", 0, 0 },
 	{ "limits", SCHEMA_LATER, false, NULL, "settings of limits", 0, 0 },
@@ -205,7 +263,7 @@ int config_load(struct config *c, const char *file, bool as_root, struct err *er
 	struct arena arena = { 0 };
 	struct buf text = { 0 };
 	struct diag d = { 0 };
-	struct load l = { c, &d, file };
+	struct load l = { c, &d, file, false };
 	struct yaml_node *root;
 	int fd, ret = -1;
 

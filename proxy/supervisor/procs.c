@@ -73,7 +73,8 @@ static void send_start(struct proc *p)
 	const struct ca_files *ca;
 	int fds[2];
 	unsigned n = 0;
-	const char *text = "";
+	char text[sizeof(s->start.config.proxy) + DNS_TEXT_MAX] = "";
+	int credentials = -1;
 
 	switch (p->role) {
 	case ROLE_CA:
@@ -91,12 +92,24 @@ static void send_start(struct proc *p)
 		fds[n++] = s->start.trust_fd;
 		break;
 	case ROLE_DIALER:
-		text = s->start.config.dns;
+		snprintf(text, sizeof(text), "%s%s", s->start.config.proxy, s->start.config.dns);
+		if (s->start.config.proxy_credentials[0] != 0) {
+			struct err err = ERR_INIT;
+
+			credentials = startup_open_credentials(&s->start, &err);
+			if (credentials < 0) {
+				log_error("%s", err.text); /* by a proxy that asks for them; never around it */
+				break;
+			}
+			fds[n++] = credentials;
+		}
 		break;
 	default:
 		break;
 	}
 	proc_say(p, MSG_START, 0, &m, sizeof(m), text, strlen(text), fds, n);
+	if (credentials >= 0)
+		close(credentials);
 	if (p->role == ROLE_CA)
 		cas_tell_rest(p);
 }

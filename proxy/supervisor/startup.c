@@ -256,6 +256,21 @@ static int pack_trust(struct startup *s, struct err *err)
 	return 0;
 }
 
+int startup_open_credentials(const struct startup *s, struct err *err)
+{
+	const char *file = s->config.proxy_credentials;
+	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0)
+		return err_errno(err, "cannot open the upstream proxy's credentials %s", file);
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (st.st_uid != geteuid() && st.st_uid != 0) || (st.st_mode & 077)) {
+		close(fd);
+		return err_set(err, EPERM, "the upstream proxy's credentials %s must be a regular file that belongs to uid %u (or root) with mode 0600", file, (unsigned)geteuid());
+	}
+	return fd;
+}
+
 /* The system's name servers: only the nameserver lines count. */
 static void read_resolv_conf(char dns[DNS_TEXT_MAX])
 {
@@ -309,6 +324,13 @@ int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, s
 		return err_errno(err, "cannot open %s", self);
 	if (open_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, audit_uid, err) < 0 || pack_trust(s, err) < 0)
 		return -1;
+	if (s->config.proxy_credentials[0] != 0) {
+		int fd = startup_open_credentials(s, err);
+
+		if (fd < 0)
+			return -1;
+		close(fd);
+	}
 	s->system_dns = s->config.dns[0] == 0;
 	if (s->system_dns)
 		read_resolv_conf(s->config.dns);

@@ -40,6 +40,8 @@ struct folder { /* of tables */
 struct config { /* gateway.yaml */
 	char dns[DNS_TEXT_MAX]; /* "ADDRESS PORT\n" each; empty: the system's */
 	char trust[4096];       /* PEM file; empty: the system's */
+	char proxy[300];        /* "via HOST PORT gateway|proxy\n": everything goes by that one; empty: directly */
+	char proxy_credentials[4096]; /* file; empty: none */
 	uint32_t uid_base;
 	uint8_t signers[SIGNERS_MAX][SIGNATURE_KEY_LEN]; /* require_signed; none: whoever brings a policy */
 	unsigned signer_n;
@@ -70,6 +72,8 @@ struct startup { /* what the start found, all of it opened before work begins */
 /* 0, or -1 with an error that names the file and what to do. s->config, as_root and auto_end are filled. audit_uid: who owns the log, as root. */
 int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, struct err *err);
 
+/* The file that holds them, or -1: it cannot be opened, or others may read it. */
+int startup_open_credentials(const struct startup *s, struct err *err);
 /* Reads the system's name servers again. True: they are others now. */
 bool startup_dns_changed(struct startup *s);
 

@@ -4,6 +4,8 @@
  *
  *   SNIFF -> (first octet 0x16) TLS -> HTTP or H2    explicit proxy port: HTTP, and after CONNECT: SNIFF again
  *         -> (a letter) HTTP                         port 53: DNS
+ *         -> (0x16, where TLS may be passed through) HELLO -> TUNNEL, or TLS
+ *   TUNNEL at once where the policy says `protocol: tcp`
  *   any -> LINGER: the last answer is out, what still comes is thrown away for a moment, so that it is not lost to a reset
  *
  * Names: ident says for whom the connection was made (CONNECT, synthetic address, SNI), and everything inside must agree
@@ -71,7 +73,9 @@ static void connection_record(struct client *cl)
 	record_u(&b, REC_BYTES_IN, cl->c.bytes_in);
 	record_u(&b, REC_BYTES_OUT, cl->c.bytes_out);
 	record_s(&b, REC_IDENTITY, STR("listener"));
-	if (cl->code == REFUSAL_NONE && cl->dest_known)
+	if (cl->tunnel != NULL)
+		reporter_record(cl->w->rep, NULL, tunnel_record(cl, &b), &b);
+	else if (cl->code == REFUSAL_NONE && cl->dest_known)
 		reporter_connection(cl->w->rep, &b);
 	else
 		reporter_record(cl->w->rep, NULL, INFLIGHT_NO_SLOT, &b);
@@ -91,6 +95,8 @@ void client_end(struct client *cl, bool reset)
 	if (cl->h2 != NULL)
 		client_h2_gone(cl);
 	connection_record(cl);
+	if (cl->tunnel != NULL)
+		tunnel_gone(cl, reset);
 	handle_free(&cl->w->handles, cl->handle);
 	if (reset)
 		conn_abort(&cl->c);
@@ -117,6 +123,16 @@ void client_linger(struct client *cl)
 	cl->c.paused = false;
 	conn_flush_later(&cl->c);
 	conn_kick(&cl->c);
+}
+
+void client_alert(struct client *cl, int alert)
+{
+	const uint8_t record[7] = { 21, 3, 3, 0, 2, SSL3_AL_FATAL, (uint8_t)alert }; /* RFC 8446 5.1, 6 */
+
+	buf_add(&cl->c.out, record, sizeof(record));
+	conn_flush_now(&cl->c);
+	shutdown(cl->c.fd, SHUT_WR); /* it goes out before the end */
+	client_end(cl, false);
 }
 
 static bool is_own_address(const struct ip *a)
@@ -159,6 +175,32 @@ static bool local_address(int fd, struct ip *ip, uint16_t *port)
 	return true;
 }
 
+/* `protocol: tcp`: who it leads to is known from where the program connected to, or not at all. */
+static bool accept_tunnel(struct client *cl)
+{
+	struct worker *w = cl->w;
+	struct canon_host h = { .ip = cl->dialled };
+	struct decision o;
+	struct dest d;
+
+	if (!table_port_speaks(w->table, SCHEME_TCP, cl->port))
+		return false;
+	if (cl->ident.known) {
+		h = cl->ident.host;
+	} else {
+		ip_format(&h.ip, h.text);
+		h.len = (uint8_t)strlen(h.text);
+	}
+	if (!decide_tunnel(w->table, SCHEME_TCP, str_mk(h.text, h.len), cl->port, clock_wall_ms() / 1000, &d, &o))
+		return false;
+	cl->ident.known = true;
+	cl->ident.host = h;
+	cl->ident.port = cl->port;
+	cl->ident.scheme = SCHEME_TCP;
+	tunnel_start(cl, SCHEME_TCP, &d, &o);
+	return true;
+}
+
 void client_accept(struct worker *w, int fd)
 {
 	struct client *cl = must_calloc(1, sizeof(*cl));
@@ -184,11 +226,6 @@ void client_accept(struct worker *w, int fd)
 		cl->ident.explicit_proxy = true;
 		client_set_state(cl, CL_HTTP);
 	} else {
-		/* transparent: refused at once where the policy knows no such port, before an octet is read */
-		if (!table_port_known(w->table, cl->port) && !(w->explain_denials && (cl->port == 443 || cl->port == 80))) {
-			fail(cl, REFUSAL_DESTINATION_DENIED, "port", true);
-			return;
-		}
 		name = names_of_address(w->names, &cl->dialled);
 		if (name != NULL) {
 			cl->ident.known = true;
@@ -196,30 +233,41 @@ void client_accept(struct worker *w, int fd)
 			cl->ident.port = cl->port;
 			cl->ident.scheme = SCHEME_HTTPS; /* until the first octet says otherwise */
 		}
+		if (accept_tunnel(cl))
+			return;
+		/* refused at once where the policy knows no such port, before an octet is read */
+		if (!table_port_speaks(w->table, SCHEME_HTTPS, cl->port) && !table_port_speaks(w->table, SCHEME_HTTP, cl->port) && !(w->explain_denials && (cl->port == 443 || cl->port == 80))) {
+			fail(cl, REFUSAL_DESTINATION_DENIED, "port", true);
+			return;
+		}
 	}
 	process(&cl->c);
 }
 
 /* --- TLS ----------------------------------------------------------------------------------------------------------- */
 
-static int hello_fail(struct client *cl, int *alert, int a, enum refusal_code code, const char *reason)
+static void identity_finding(struct client *cl)
 {
 	struct buf b = { 0 };
 
+	record_s(&b, REC_KIND, STR("finding"));
+	record_s(&b, REC_CODE, STR("identity_mismatch"));
+	record_s(&b, REC_HOST, str_mk(cl->ident.host.text, cl->ident.host.len));
+	record_s(&b, REC_SNI, str_of(cl->ident.sni));
+	record_s(&b, REC_MESSAGE, STR("the server name in the ClientHello differs from the name that the connection was made for"));
+	record_s(&b, REC_REQUEST_ID, str_of(cl->conn_id));
+	record_u(&b, REC_TIME_MS, clock_wall_ms());
+	reporter_record(cl->w->rep, NULL, INFLIGHT_NO_SLOT, &b);
+	buf_fini(&b);
+}
+
+static int hello_fail(struct client *cl, int *alert, int a, enum refusal_code code, const char *reason)
+{
 	*alert = a;
 	cl->code = code;
 	cl->reason = reason;
-	if (code == REFUSAL_IDENTITY_MISMATCH) {
-		record_s(&b, REC_KIND, STR("finding"));
-		record_s(&b, REC_CODE, STR("identity_mismatch"));
-		record_s(&b, REC_HOST, str_mk(cl->ident.host.text, cl->ident.host.len));
-		record_s(&b, REC_SNI, str_of(cl->ident.sni));
-		record_s(&b, REC_MESSAGE, STR("the server name in the ClientHello differs from the name that the connection was made for"));
-		record_s(&b, REC_REQUEST_ID, str_of(cl->conn_id));
-		record_u(&b, REC_TIME_MS, clock_wall_ms());
-		reporter_record(cl->w->rep, NULL, INFLIGHT_NO_SLOT, &b);
-		buf_fini(&b);
-	}
+	if (code == REFUSAL_IDENTITY_MISMATCH)
+		identity_finding(cl);
 	return SSL_CLIENT_HELLO_ERROR;
 }
 
@@ -267,6 +315,8 @@ static int hello_decide(struct client *cl, SSL *ssl, int *alert)
 		return hello_fail(cl, alert, SSL_AD_INTERNAL_ERROR, REFUSAL_NO_POLICY, "table");
 	if (!cl->dest_known && !cl->w->explain_denials)
 		return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_DESTINATION_DENIED, "destination");
+	if (cl->dest_known && d.tunnel) /* who was read as TLS of another name would have been passed through */
+		return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_DESTINATION_DENIED, "passthrough");
 	cl->tls_decided = true;
 	return SSL_CLIENT_HELLO_SUCCESS;
 }
@@ -333,6 +383,101 @@ static void tls_step(struct client *cl)
 	client_end(cl, false);
 }
 
+/* --- TLS that is passed through ------------------------------------------------------------------------------------ */
+
+static void begin_tls(struct client *cl)
+{
+	conn_start_tls(&cl->c, tls_server(cl->w->tls, cl));
+	client_set_state(cl, CL_TLS);
+	tls_step(cl);
+}
+
+static void hello_alert(struct client *cl, int alert, enum refusal_code code, const char *reason)
+{
+	cl->code = code;
+	cl->reason = reason;
+	cl->record_due = true;
+	if (code == REFUSAL_IDENTITY_MISMATCH)
+		identity_finding(cl);
+	client_alert(cl, alert);
+}
+
+static bool decide_passthrough(struct client *cl, const struct canon_host *h, struct dest *d, struct decision *o)
+{
+	return decide_tunnel(cl->w->table, SCHEME_HTTPS, str_mk(h->text, h->len), cl->ident.known ? cl->ident.port : cl->port, clock_wall_ms() / 1000, d, o);
+}
+
+/* The whole ClientHello is there: the name in it must be the one that is passed through. */
+static void hello_whole(struct client *cl, const struct hello *hello)
+{
+	struct canon_host h = { .ip = cl->dialled };
+	struct decision o;
+	struct dest d;
+	const char *reason;
+
+	if (hello->sni == HELLO_SNI_OK) {
+		snprintf(cl->ident.sni, sizeof(cl->ident.sni), "%s", hello->name);
+		if (!canon_host(str_of(hello->name), false, &h, &reason) || h.ip.family != 0) {
+			if (cl->ident.known)
+				hello_alert(cl, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_MALFORMED_REQUEST, "sni");
+			else
+				begin_tls(cl); /* refuses it */
+			return;
+		}
+		snprintf(cl->ident.sni, sizeof(cl->ident.sni), "%s", h.text);
+		if (cl->ident.known && strcmp(h.text, cl->ident.host.text) != 0) {
+			hello_alert(cl, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_IDENTITY_MISMATCH, "sni_mismatch");
+			return;
+		}
+	} else if (cl->ident.known) {
+		h = cl->ident.host; /* without a name in it, it is for whom the connection was made */
+	} else {
+		ip_format(&h.ip, h.text);
+		h.len = (uint8_t)strlen(h.text);
+	}
+	if (!decide_passthrough(cl, &h, &d, &o)) {
+		begin_tls(cl);
+		return;
+	}
+	if (!cl->ident.known)
+		cl->ident.port = cl->port;
+	cl->ident.known = true;
+	cl->ident.host = h;
+	cl->ident.scheme = SCHEME_HTTPS;
+	tunnel_start(cl, SCHEME_HTTPS, &d, &o);
+}
+
+static void read_hello(struct client *cl)
+{
+	struct hello h;
+
+	conn_fill(&cl->c);
+	switch (hello_read(buf_data(&cl->c.in), buf_len(&cl->c.in), &h)) {
+	case HELLO_WHOLE:
+		hello_whole(cl, &h);
+		return;
+	case HELLO_MORE:
+		if (cl->c.eof || cl->c.failed)
+			fail(cl, REFUSAL_CLIENT_CLOSED, "tls_handshake", cl->c.failed);
+		return;
+	case HELLO_BAD:
+		if (cl->ident.known)
+			hello_alert(cl, SSL_AD_DECODE_ERROR, REFUSAL_MALFORMED_REQUEST, "client_hello");
+		else
+			begin_tls(cl); /* whose library finds the same */
+		return;
+	}
+}
+
+/* Whether this may be TLS that is passed through: by its name, or, where none is known yet, by what the ClientHello says. */
+static bool may_pass(struct client *cl)
+{
+	struct decision o;
+	struct dest d;
+
+	return !cl->ident.known || decide_passthrough(cl, &cl->ident.host, &d, &o);
+}
+
 void client_sniff(struct client *cl)
 {
 	uint8_t first;
@@ -347,10 +492,13 @@ void client_sniff(struct client *cl)
 		return;
 	}
 	first = buf_data(&cl->c.in)[0];
+	if (first == 0x16 && may_pass(cl)) {
+		client_set_state(cl, CL_HELLO);
+		read_hello(cl);
+		return;
+	}
 	if (first == 0x16) {
-		conn_start_tls(&cl->c, tls_server(cl->w->tls, cl));
-		client_set_state(cl, CL_TLS);
-		tls_step(cl);
+		begin_tls(cl);
 		return;
 	}
 	if ((first >= 'A' && first <= 'Z') || (first >= 'a' && first <= 'z') || first == '\r') {
@@ -393,8 +541,14 @@ static void process(struct conn *c)
 	case CL_SNIFF:
 		client_sniff(cl);
 		break;
+	case CL_HELLO:
+		read_hello(cl);
+		break;
 	case CL_TLS:
 		tls_step(cl);
+		break;
+	case CL_TUNNEL:
+		tunnel_process(cl);
 		break;
 	case CL_HTTP:
 		client_h1(cl);
@@ -487,6 +641,7 @@ void clients_slots_freed(struct worker *w)
 
 void clients_policy_changed(struct worker *w)
 {
+	tunnels_decide_again(w, w->table);
 	for (struct conn *c = w->clients.head, *next; c != NULL; c = next) {
 		struct client *cl = (struct client *)c;
 
@@ -504,6 +659,8 @@ void clients_end(struct worker *w)
 		client_end((struct client *)w->clients.head, false);
 }
 
+static size_t client_queued(const struct conn *c) { return conn_queued(c) + tunnel_queued((const struct client *)c); }
+
 /* Over the limit the clients whose queues are the largest go until it is kept. */
 static void keep_memory(void *arg)
 {
@@ -514,7 +671,7 @@ static void keep_memory(void *arg)
 		struct conn *largest = w->clients.head;
 
 		for (struct conn *c = largest; c != NULL; c = c->next)
-			if (conn_queued(c) > conn_queued(largest))
+			if (client_queued(c) > client_queued(largest))
 				largest = c;
 		fail((struct client *)largest, REFUSAL_LIMIT_EXCEEDED, "memory", true);
 	}
@@ -533,8 +690,8 @@ static void on_grew(struct conn_list *l)
 
 void clients_watch_memory(struct worker *w)
 {
-	w->clients.owner = w->upstream_conns.owner = w;
-	w->clients.grew = w->upstream_conns.grew = on_grew;
+	w->clients.owner = w->upstream_conns.owner = w->tunnel_conns.owner = w;
+	w->clients.grew = w->upstream_conns.grew = w->tunnel_conns.grew = on_grew;
 }
 
 void client_sweep(struct worker *w)
@@ -551,6 +708,10 @@ void client_sweep(struct worker *w)
 			if (now - cl->state_ms > LIMIT_SNIFF_MS)
 				fail(cl, REFUSAL_CLIENT_CLOSED, "nothing_sent", false);
 			break;
+		case CL_TUNNEL:
+			tunnel_sweep(cl, now);
+			break;
+		case CL_HELLO:
 		case CL_TLS:
 			if (now - cl->state_ms > LIMIT_HANDSHAKE_MS)
 				fail(cl, REFUSAL_CLIENT_CLOSED, "tls_timeout", false);

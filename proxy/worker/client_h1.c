@@ -7,8 +7,17 @@
 
 #include "client.h"
 
+void client_connected(struct client *cl)
+{
+	cl->in_connect = true;
+	cl->record_due = true;
+	buf_addz(&cl->c.out, "HTTP/1.1 200 Connection established\r\n\r\n");
+	conn_flush_now(&cl->c);
+}
+
 static void connect_request(struct client *cl, struct exchange *x)
 {
+	struct decision o;
 	struct dest d;
 	int found;
 	char text[400];
@@ -33,6 +42,14 @@ static void connect_request(struct client *cl, struct exchange *x)
 		exchange_refuse(x, REFUSAL_AUDIT_UNAVAILABLE, "requests cannot be recorded at the moment, so none is let through");
 		return;
 	}
+	if (decide_tunnel(cl->w->table, SCHEME_TCP, str_mk(x->chost.text, x->chost.len), x->port, x->start_ms / 1000, &d, &o)) {
+		cl->ident.known = true;
+		cl->ident.host = x->chost;
+		cl->ident.port = x->port;
+		cl->ident.scheme = SCHEME_TCP;
+		tunnel_start(cl, SCHEME_TCP, &d, &o); /* the answer says whether it could be reached */
+		return;
+	}
 	found = table_find(cl->w->table, SCHEME_HTTPS, str_mk(x->chost.text, x->chost.len), x->port, &d);
 	if (found == 0 && (x->port == 80 || x->port != 443))
 		found = table_find(cl->w->table, SCHEME_HTTP, str_mk(x->chost.text, x->chost.len), x->port, &d);
@@ -51,13 +68,11 @@ static void connect_request(struct client *cl, struct exchange *x)
 	cl->ident.host = x->chost;
 	cl->ident.port = x->port;
 	cl->ident.scheme = SCHEME_HTTPS;
-	cl->in_connect = true;
-	cl->record_due = true;
 	cl->x = NULL;
-	tls_want_leaf(cl->w->tls, str_mk(x->chost.text, x->chost.len), !cl->dest_known);
+	if (!cl->dest_known || !d.tunnel)
+		tls_want_leaf(cl->w->tls, str_mk(x->chost.text, x->chost.len), !cl->dest_known);
 	exchange_discard(x);
-	buf_addz(&cl->c.out, "HTTP/1.1 200 Connection established\r\n\r\n");
-	conn_flush_now(&cl->c);
+	client_connected(cl);
 	client_set_state(cl, CL_SNIFF);
 	client_sniff(cl);
 }

@@ -9,10 +9,12 @@
 #include <stdlib.h>
 
 #include "../../common/base/must.h"
+#include "../../common/sys/log.h"
 #include "../../common/sys/secret.h"
 #include "../exchange/inject.h"
 #include "worker.h"
 
+#define SHORT 16u     /* octets of a value below which it may be in responses by chance */
 #define FAILED_MS 500 /* how long a failure is remembered: the waiters get it, the next request asks again */
 
 struct cred {
@@ -24,6 +26,8 @@ struct cred {
 	uint64_t until_ms, failed_until_ms;
 	char cause[200];
 	bool asking;
+	bool unscrubbed;     /* `scrub: off` where it goes */
+	bool told;           /* that its value is short */
 	uint64_t id;         /* its handle while asking */
 	uint64_t *waiting;   /* exchange handles */
 	size_t waiting_n, waiting_cap;
@@ -58,6 +62,7 @@ static struct cred *find(struct creds *c, const struct dest *d, const struct inj
 	e->dest_index = d->index;
 	e->kind = in->kind;
 	e->in = *in;
+	e->unscrubbed = d->scrub_off;
 	e->next = c->list;
 	c->list = e;
 	return e;
@@ -105,6 +110,8 @@ static void answered(struct creds *c, struct cred *e)
 
 static void remember(struct creds *c, struct str v)
 {
+	if (v.n < SCRUB_VALUE_MIN) /* it would be everywhere */
+		return;
 	for (size_t i = 0; i < c->seen_n; i++)
 		if (str_eq(secret_bytes(c->seen[i]), v))
 			return;
@@ -157,7 +164,14 @@ void creds_released(struct creds *c, const struct ipc_msg *m)
 			secret_free(e->value);
 			e->value = NULL;
 			failed(c, e, STR("the value is too long or has a line break or NUL in it"));
+		} else if (text.n < SCRUB_VALUE_MIN && !e->unscrubbed) {
+			secret_free(e->value);
+			e->value = NULL;
+			failed(c, e, STR("the value has fewer than 8 octets and cannot be kept out of responses: only where `scrub: off` is written it is used"));
 		} else {
+			if (text.n < SHORT && !e->told)
+				log_info("secret %.*s has fewer than %u octets: what looks like it by chance is overwritten in responses, too", (int)e->in.secret_name.n, e->in.secret_name.p, SHORT);
+			e->told = true;
 			e->until_ms = loop_now_ms(c->w->loop) + r->valid_ms;
 			remember(c, text);
 			form = inject_wire_form(&a, &e->in, text);

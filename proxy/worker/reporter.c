@@ -212,6 +212,15 @@ uint32_t reporter_slot(struct reporter *r, const struct buf *fields)
 	return INFLIGHT_NO_SLOT;
 }
 
+void reporter_unslot(struct reporter *r, uint32_t slot)
+{
+	if (slot == INFLIGHT_NO_SLOT)
+		return;
+	r->used[slot] = false;
+	__atomic_store_n(&r->slots[slot].state, SLOT_FREE, __ATOMIC_RELEASE);
+	clients_slots_freed(r->w);
+}
+
 /*
  * The outcome goes behind what the slot holds since the request began: the record is true also if this process dies before it
  * is sent. Killed within, it leaves an open slot, as it was. What does not fit is left out, but never the verdict.

@@ -191,6 +191,8 @@ static void undial(struct upstream *u)
 	handle_free(&u->w->handles, u->dial_id);
 }
 
+static void dialed(struct dial_waiter *d, const struct ipc_msg *m, int *fd_taken);
+
 static bool dial(struct upstreams *us, struct origin *o)
 {
 	struct msg_dial m = { .port = o->port, .scheme = (uint8_t)o->scheme };
@@ -201,7 +203,8 @@ static bool dial(struct upstreams *us, struct origin *o)
 	u->origin = o;
 	u->half.ops = &upstream_h1_ops;
 	u->since_us = clock_mono_us();
-	u->dial_id = handle_new(&us->w->handles, u);
+	u->waiter.dialed = dialed;
+	u->dial_id = handle_new(&us->w->handles, &u->waiter);
 	if (us->w->dialer == NULL || !ipc_send2(us->w->dialer, MSG_DIAL, o->policy->generation, u->dial_id, &m, sizeof(m), o->host.text, o->host.len, NULL, 0)) {
 		handle_free(&us->w->handles, u->dial_id);
 		free(u);
@@ -389,32 +392,51 @@ static void handshake(struct upstream *u)
 	connect_failed(u, REFUSAL_UPSTREAM_TLS, cause);
 }
 
-void upstreams_dialed(struct upstreams *us, const struct ipc_msg *m, int *fd_taken)
+enum refusal_code upstream_dial_code(const struct msg_dialed *d)
 {
 	static const enum refusal_code codes[] = {
 		[DIAL_FAILED] = REFUSAL_UPSTREAM_UNREACHABLE, [DIAL_DENIED] = REFUSAL_DESTINATION_DENIED, [DIAL_ADDRESS_DENIED] = REFUSAL_ADDRESS_DENIED,
 		[DIAL_DNS] = REFUSAL_DNS_FAILURE, [DIAL_UNREACHABLE] = REFUSAL_UPSTREAM_UNREACHABLE, [DIAL_TIMEOUT] = REFUSAL_UPSTREAM_TIMEOUT };
+
+	return d->status < sizeof(codes) / sizeof(codes[0]) && d->status != DIAL_OK ? codes[d->status] : REFUSAL_UPSTREAM_UNREACHABLE;
+}
+
+void upstream_dial_facts(const struct msg_dialed *d, struct upstream_facts *f)
+{
+	struct ip ip = { .family = d->family }, proxy = { .family = d->proxy_family };
+	char text[IP_TEXT_MAX];
+
+	memcpy(ip.b, d->addr, 16);
+	if (ip.family != 0)
+		ip_format(&ip, f->ip);
+	f->dns_us = d->dns_us;
+	f->connect_us = d->connect_us;
+	if ((d->flags & DIALED_BY_PROXY) == 0 || proxy.family == 0)
+		return;
+	memcpy(proxy.b, d->proxy_addr, 16);
+	ip_format(&proxy, text);
+	snprintf(f->proxy, sizeof(f->proxy), proxy.family == 6 ? "[%s]:%u" : "%s:%u", text, d->proxy_port);
+	f->proxy_vetted = (d->flags & DIALED_PROXY_RESOLVED) != 0;
+}
+
+static void dialed(struct dial_waiter *waiter, const struct ipc_msg *m, int *fd_taken)
+{
+	struct upstream *u = (struct upstream *)((char *)waiter - offsetof(struct upstream, waiter));
+	struct upstreams *us = u->all;
 	const struct msg_dialed *d = (const void *)m->data;
-	struct upstream *u = handle_get(&us->w->handles, m->id);
-	struct ip ip = { .family = d->family };
 	char cause[256];
 	const char *why = "";
 	SSL *ssl;
 
-	if (u == NULL)
-		return;
 	undial(u);
 	snprintf(cause, sizeof(cause), "%.*s", (int)(m->len - sizeof(*d)), (const char *)m->data + sizeof(*d));
-	memcpy(ip.b, d->addr, 16);
-	ip_format(&ip, u->facts.ip);
-	u->facts.dns_us = d->dns_us;
-	u->facts.connect_us = d->connect_us;
+	upstream_dial_facts(d, &u->facts);
 	if (d->status != DIAL_OK || m->fd_n != 1) {
 		struct origin *o = u->origin;
 
 		o->uses--;
 		free(u);
-		dial_failed(o, d->status < sizeof(codes) / sizeof(codes[0]) && d->status != DIAL_OK ? codes[d->status] : REFUSAL_UPSTREAM_UNREACHABLE, cause);
+		dial_failed(o, upstream_dial_code(d), cause);
 		return;
 	}
 	*fd_taken = 1;

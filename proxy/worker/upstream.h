@@ -19,6 +19,7 @@ struct upstream {
 	struct upstream *next_dialing, **prev_dialing; /* while it has no socket */
 	uint64_t since_ms, since_us;
 	struct upstream *next;       /* of the origin's pool, newest first, or of its HTTP/2 connections */
+	struct dial_waiter waiter;
 	uint64_t dial_id;
 	struct upstream_facts facts;
 	struct upstream_h2 *h2;      /* in UP_H2 */

@@ -70,6 +70,7 @@ void worker_request_id(struct worker *w, char out[33])
 static void on_peer(struct ipc *c, const struct ipc_msg *m)
 {
 	struct worker *w = ipc_arg(c);
+	struct dial_waiter *waiter;
 	int taken = 0;
 
 	if (m == NULL) {
@@ -78,6 +79,7 @@ static void on_peer(struct ipc *c, const struct ipc_msg *m)
 		case ROLE_DIALER:
 			w->dialer = NULL;
 			upstreams_dialer_lost(w->ups);
+			tunnels_dialer_lost(w);
 			break;
 		case ROLE_CA:
 			w->ca = NULL;
@@ -99,7 +101,9 @@ static void on_peer(struct ipc *c, const struct ipc_msg *m)
 	}
 	switch (m->type) {
 	case MSG_DIALED:
-		upstreams_dialed(w->ups, m, &taken);
+		waiter = handle_get(&w->handles, m->id);
+		if (waiter != NULL)
+			waiter->dialed(waiter, m, &taken);
 		if (taken)
 			((struct ipc_msg *)(uintptr_t)m)->fds[0] = -1;
 		break;
@@ -147,9 +151,10 @@ static void take_peer(struct worker *w, struct ipc_msg *m)
 		struct ipc *old = *slot;
 
 		*slot = NULL;
-		if (p->role == ROLE_DIALER)
+		if (p->role == ROLE_DIALER) {
 			upstreams_dialer_lost(w->ups);
-		else if (p->role == ROLE_CA)
+			tunnels_dialer_lost(w);
+		} else if (p->role == ROLE_CA)
 			tls_ca_lost(w->tls);
 		else if (p->role == ROLE_SECRETS)
 			creds_link_lost(w->creds);

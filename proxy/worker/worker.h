@@ -8,7 +8,7 @@
  *
  *   worker.c  links, listeners, the sweep     client*.c one connection from the sandbox    upstream*.c origins, connections
  *   tls.c     contexts, leaves, verification  creds.c   values in use, scrub set           reporter.c  records, slots
- *   names.c   DNS inside, synthetic addresses                   policy.c  generations of the policy
+ *   names.c   DNS inside, synthetic addresses     tunnel.c  octets that pass unread      policy.c    generations of the policy
  */
 #include <openssl/ssl.h>
 
@@ -26,6 +26,8 @@
 #define LIMIT_SNIFF_MS 10000        /* first octet of a transparent connection */
 #define LIMIT_HEAD_MS 20000         /* first octet of a head to its end */
 #define LIMIT_IDLE_MS 600000        /* between requests, or without an octet either way within one */
+#define LIMIT_TUNNELS 512           /* each holds an in-flight slot, of INFLIGHT_SLOTS */
+#define LIMIT_TUNNEL_IDLE_MS 3600000
 #define LIMIT_POOL_IDLE_MS 55000
 #define LIMIT_POOL_PER_ORIGIN 256
 #define LIMIT_H2_PER_ORIGIN 32      /* connections */
@@ -53,6 +55,11 @@ struct policy_gen { /* one generation */
 	unsigned refs; /* one while it is in force, and one of each that may still look at it or ask in its name */
 	char digest_hex[65];
 };
+/* Who waits for a socket: what the handle of a dial names. */
+struct dial_waiter {
+	void (*dialed)(struct dial_waiter *d, const struct ipc_msg *m, int *fd_taken);
+};
+
 struct reporter;
 struct creds;
 struct names;
@@ -72,7 +79,8 @@ struct worker {
 	unsigned listener_n;
 	bool accept_paused;
 	bool slots_awaited; /* some client waits for an in-flight slot */
-	struct conn_list clients, upstream_conns;
+	struct conn_list clients, upstream_conns, tunnel_conns;
+	size_t tunnel_n;
 	bool shedding; /* at the end of this turn */
 	struct handles handles;
 	struct trust *trust;
@@ -87,7 +95,7 @@ struct worker {
 	uint32_t id_next;
 };
 /* Octets in the queues of all of its connections. */
-static inline size_t worker_memory(const struct worker *w) { return w->clients.queued + w->upstream_conns.queued; }
+static inline size_t worker_memory(const struct worker *w) { return w->clients.queued + w->upstream_conns.queued + w->tunnel_conns.queued; }
 static inline size_t worker_out_high(const struct worker *w) { return worker_memory(w) > LIMIT_MEMORY / 2 ? CONN_OUT_PRESSED : CONN_OUT_HIGH; }
 void worker_request_id(struct worker *w, char out[33]);
 
@@ -114,6 +122,7 @@ bool reporter_ok(const struct reporter *r);
 bool reporter_must_wait(struct reporter *r);
 /* A slot for a request, filled with what is known; INFLIGHT_NO_SLOT when none is free. */
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields);
+void reporter_unslot(struct reporter *r, uint32_t slot); /* nothing came of it; INFLIGHT_NO_SLOT: there was none */
 /* Queues a record; common fields (policy) are added. p: which decided; NULL: the one in force. */
 void reporter_record(struct reporter *r, const struct policy_gen *p, uint32_t slot, const struct buf *fields);
 /* A connection's end, of which its requests' records tell already: gathers with others. */
@@ -168,11 +177,17 @@ extern const struct exchange_host worker_exchange_host;
 /* From tls.c's client hello callback. */
 int client_hello(void *client, SSL *ssl, int *alert);
 
+/* tunnel.c */
+void tunnels_dialer_lost(struct worker *w);
+/* Each open tunnel by this table: those that it does not allow end at once, their record says `policy_changed`. */
+void tunnels_decide_again(struct worker *w, const struct table *table);
+
 /* upstream.c */
 struct upstreams *upstreams_new(struct worker *w);
 void upstreams_acquire(struct upstreams *u, struct exchange *x, const struct upstream_want *want);
 void upstreams_cancel(struct upstreams *u, struct exchange *x);
-void upstreams_dialed(struct upstreams *u, const struct ipc_msg *m, int *fd_taken);
+enum refusal_code upstream_dial_code(const struct msg_dialed *d); /* of a dial that came to nothing */
+void upstream_dial_facts(const struct msg_dialed *d, struct upstream_facts *f);
 void upstreams_dialer_lost(struct upstreams *u);
 void upstreams_policy_changed(struct upstreams *u); /* nothing of an older generation is used again */
 void upstreams_sweep(struct upstreams *u);

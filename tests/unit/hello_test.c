@@ -110,9 +110,138 @@ static void G13_alpn(void **state)
 	assert_int_equal(ALPN("\0\x01\0", ""), -1);
 }
 
+/* --- a whole ClientHello ---------------------------------------------------------------------------------------- */
+
+struct made {
+	uint8_t b[70000];
+	size_t n;
+};
+
+static void put(struct made *m, unsigned octets, size_t v)
+{
+	while (octets-- > 0)
+		m->b[m->n++] = (uint8_t)(v >> 8 * octets);
+}
+
+/* The message: `pad` octets of an extension before the name, as post-quantum key shares stand there. */
+static void message(struct made *m, const char *name, size_t pad, bool twice)
+{
+	size_t n = strlen(name), ext = 4 + pad + (twice ? 2 : 1) * (9 + n), all = 2 + 32 + 1 + 32 + 2 + 4 + 2 + 2 + ext;
+
+	m->n = 0;
+	put(m, 1, 1);
+	put(m, 3, all);
+	put(m, 2, 0x303);
+	m->n += 32;
+	put(m, 1, 32);
+	m->n += 32;
+	put(m, 2, 4);
+	put(m, 4, 0x13011302);
+	put(m, 2, 0x100);
+	put(m, 2, ext);
+	put(m, 2, 0x0a0a); /* GREASE */
+	put(m, 2, pad);
+	m->n += pad;
+	for (int i = 0; i < (twice ? 2 : 1); i++) {
+		put(m, 2, 0);
+		put(m, 2, n + 5);
+		put(m, 2, n + 3);
+		put(m, 1, 0);
+		put(m, 2, n);
+		memcpy(m->b + m->n, name, n);
+		m->n += n;
+	}
+	assert_int_equal(m->n, 4 + all);
+}
+
+/* In records of `first` octets and then `each`. */
+static void records(struct made *out, const struct made *m, size_t first, size_t each)
+{
+	out->n = 0;
+	for (size_t at = 0, k = first; at < m->n; at += k, k = each) {
+		k = k < m->n - at ? k : m->n - at;
+		put(out, 3, 0x160301);
+		put(out, 2, k);
+		memcpy(out->b + out->n, m->b + at, k);
+		out->n += k;
+	}
+}
+
+static enum hello_read whole(const struct made *m, size_t n, struct hello *h)
+{
+	uint8_t *c = malloc(n ? n : 1); /* just its size: reading past it is seen */
+	enum hello_read r;
+
+	assert_non_null(c);
+	memcpy(c, m->b, n);
+	r = hello_read(c, n, h);
+	free(c);
+	return r;
+}
+
+static void G10_whole(void **state)
+{
+	static struct made m, r;
+	struct hello h;
+
+	(void)state;
+	for (size_t pad = 0; pad <= 20000; pad = pad ? pad * 3 : 7) {
+		message(&m, "pinned.example", pad, false);
+		for (size_t first = 1; first < m.n && first < 600; first++) {
+			records(&r, &m, first, 16384);
+			assert_int_equal(whole(&r, r.n, &h), HELLO_WHOLE);
+			assert_int_equal(h.sni, HELLO_SNI_OK);
+			assert_string_equal(h.name, "pinned.example");
+		}
+	}
+	message(&m, "pinned.example", 100, false);
+	records(&r, &m, 50, 50);
+	for (size_t k = 0; k < r.n; k++) /* every beginning of it waits for more */
+		assert_int_equal(whole(&r, k, &h), HELLO_MORE);
+	r.b[r.n++] = 0x17; /* what comes behind it is nobody's business */
+	assert_int_equal(whole(&r, r.n, &h), HELLO_WHOLE);
+	records(&r, &m, 1, 1);
+	assert_int_equal(whole(&r, r.n, &h), m.n <= HELLO_RECORDS_MAX ? HELLO_WHOLE : HELLO_BAD);
+	message(&m, "pinned.example", 1000, false);
+	records(&r, &m, 1, 1);
+	assert_int_equal(whole(&r, r.n, &h), HELLO_BAD); /* too many records */
+}
+
+static void G09_whole(void **state)
+{
+	static struct made m, r;
+	struct hello h;
+
+	(void)state;
+	message(&m, "a.example", 3, true);
+	records(&r, &m, 16384, 16384);
+	assert_int_equal(whole(&r, r.n, &h), HELLO_BAD); /* two names */
+	message(&m, "a.example", 40000, false);
+	records(&r, &m, 16384, 16384);
+	assert_int_equal(whole(&r, r.n, &h), HELLO_BAD); /* larger than any */
+	message(&m, "a.example", 3, false);
+	records(&r, &m, 16384, 16384);
+	for (size_t i = 5 + 38; i < r.n; i++) { /* a length that lies: never read past, never two readings of one */
+		uint8_t was = r.b[i];
+
+		for (unsigned v = 0; v < 256; v += 51) {
+			r.b[i] = (uint8_t)v;
+			if (whole(&r, r.n, &h) == HELLO_WHOLE && h.sni == HELLO_SNI_OK)
+				assert_true(strlen(h.name) == 9);
+		}
+		r.b[i] = was;
+	}
+	r.b[0] = 0x15;
+	assert_int_equal(whole(&r, r.n, &h), HELLO_BAD);
+	r.b[0] = 0x16;
+	r.b[5] = 2;
+	assert_int_equal(whole(&r, r.n, &h), HELLO_BAD); /* another message */
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(sni_plain), cmocka_unit_test(G09_sni), cmocka_unit_test(G09_sni_names), cmocka_unit_test(G13_alpn) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(sni_plain), cmocka_unit_test(G09_sni), cmocka_unit_test(G09_sni_names), cmocka_unit_test(G13_alpn),
+		cmocka_unit_test(G10_whole), cmocka_unit_test(G09_whole) };
 
 	return cmocka_run_group_tests_name("hello", tests, NULL, NULL);
 }
