@@ -136,6 +136,8 @@ void policy_free(struct policy *p);
 int policy_write(const struct policy *p, const char *out, struct err *err);
 /* The table in a memfd of its own. */
 int policy_image(const struct policy *p, int *fd, struct err *err);
+/* Writes that file to a temporary name beside `out`, then puts it there. */
+int policy_put(int table, const char *out, struct err *err);
 
 /* The smaller of each. */
 struct dest_limits limits_both(const struct dest_limits *a, const struct dest_limits *b);

@@ -518,17 +518,15 @@ static int copy(int from, int to)
 	return n < 0 ? -1 : 0;
 }
 
-int policy_write(const struct policy *p, const char *out, struct err *err)
+int policy_put(int table, const char *out, struct err *err)
 {
 	struct buf tmp = { 0 };
 	const char *slash = strrchr(out, '/');
 	char *name = NULL, *dir = NULL;
 	mode_t mask = umask(0);
-	int table = -1, fd = -1, dir_fd = -1, ret = -1;
+	int fd = -1, dir_fd = -1, ret = -1;
 
 	umask(mask);
-	if (policy_image(p, &table, err) < 0)
-		goto out;
 	buf_addf(&tmp, "%s.XXXXXX", out);
 	buf_addc(&tmp, 0);
 	name = must_strdup((const char *)buf_data(&tmp));
@@ -550,11 +548,23 @@ int policy_write(const struct policy *p, const char *out, struct err *err)
 		fsync(dir_fd);
 	ret = 0;
 out:
-	for (int i = 0, fds[] = { table, fd, dir_fd }; i < 3; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	if (fd >= 0)
+		close(fd);
+	if (dir_fd >= 0)
+		close(dir_fd);
 	free(name);
 	free(dir);
 	buf_fini(&tmp);
+	return ret;
+}
+
+int policy_write(const struct policy *p, const char *out, struct err *err)
+{
+	int table, ret;
+
+	if (policy_image(p, &table, err) < 0)
+		return -1;
+	ret = policy_put(table, out, err);
+	close(table);
 	return ret;
 }

@@ -15,6 +15,7 @@
 #include "image.h"
 #include "regex.h"
 #include "sandbox_spec.h"
+#include "signature.h"
 #include "table_record.h"
 
 struct port_entry {
@@ -27,6 +28,7 @@ struct numbered {
 	uint32_t n;
 };
 struct table {
+	size_t mapped; /* octets, with a signature behind the pages */
 	struct image image;
 	struct header h;
 	struct port_entry *ports;
@@ -137,8 +139,9 @@ int table_open(struct table **out, int fd, struct err *err)
 		err_errno(err, "the table");
 		goto fail;
 	}
-	if (image_open(&t->image, map, (size_t)st.st_size, err) < 0) {
-		t->image = (struct image){ .p = map, .n = (size_t)st.st_size };
+	t->mapped = (size_t)st.st_size;
+	if (image_open(&t->image, map, signature_body(map, t->mapped), err) < 0) {
+		t->image = (struct image){ .p = map };
 		goto fail;
 	}
 	if (image_find(&t->image, str_mk(key, 1), &header) != 1 || !table_load_header(header, &t->h)) {
@@ -161,7 +164,7 @@ void table_free(struct table *t)
 	if (t == NULL)
 		return;
 	if (t->image.p != NULL)
-		munmap((void *)(uintptr_t)t->image.p, t->image.n);
+		munmap((void *)(uintptr_t)t->image.p, t->mapped);
 	if (t->dests != NULL)
 		free(t->dests->values);
 	free(t->dests);

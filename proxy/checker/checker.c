@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checks one table and ends. It is thrown away afterwards: whatever a crafted file does to it, all it can say is a digest
- * (32 octets on its link) or nothing, and nothing is a refusal.
+ * and a signer (64 octets on its link; the signer is zeros when there is none), or nothing, and nothing is a refusal.
  */
 #include <openssl/crypto.h>
 #include <sys/mman.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../../common/policy/sandbox_spec.h"
+#include "../../common/policy/signature.h"
 #include "../../common/sys/child.h"
 #include "../../common/sys/confine.h"
 #include "../../common/sys/log.h"
@@ -36,7 +37,7 @@ int checker_main(int fd)
 	struct stat st;
 	static struct sandbox_spec spec; /* large */
 	struct table *t;
-	uint8_t digest[TABLE_DIGEST_LEN];
+	uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN];
 	unsigned n = 0;
 	void *map;
 
@@ -50,7 +51,8 @@ int checker_main(int fd)
 	}
 	if (fstat(fd, &st) != 0 || (map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
 		return 1;
-	if (table_check(map, (size_t)st.st_size, digest, &err) < 0 || table_open(&t, fd, &err) < 0) {
+	/* the signature before anything else: then it is not a stranger's octets that are walked over */
+	if (signature_check(map, (size_t)st.st_size, said + TABLE_DIGEST_LEN, &err) < 0 || table_check(map, (size_t)st.st_size, said, &err) < 0 || table_open(&t, fd, &err) < 0) {
 		log_error("%s", err.text);
 		return 1;
 	}
@@ -58,5 +60,5 @@ int checker_main(int fd)
 		log_error("the table is damaged: a destination or the sandbox section");
 		return 1;
 	}
-	return write(ROLE_LINK_FD, digest, sizeof(digest)) == (ssize_t)sizeof(digest) ? 0 : 1;
+	return write(ROLE_LINK_FD, said, sizeof(said)) == (ssize_t)sizeof(said) ? 0 : 1;
 }

@@ -159,18 +159,35 @@ static bool name_ok(const char *s)
 	return true;
 }
 
+static const char *policy_name(const json_t *o)
+{
+	const char *name = json_string_value(json_object_get(json_object_get(o, "policy"), "name"));
+
+	return name != NULL ? name : "";
+}
+
 /* The policy that o brings, with the sources of its secrets. NULL: answered with what is wrong. */
 static struct generation *take_policy(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
 {
 	json_t *files = json_object_get(o, "files"), *e;
 	struct generation *g = generation_new();
+	struct err err = ERR_INIT;
 	size_t i;
 
 	g->env_fd = take_fd(json_object_get(o, "env"), "fd", fds, n);
 	g->table_fd = take_fd(json_object_get(o, "policy"), "fd", fds, n);
 	g->flags = json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS;
+	if (g->table_fd < 0 && name_ok(policy_name(o))) {
+		g->table_fd = folders_table(cc->control->sup, policy_name(o), &err);
+		if (g->table_fd < 0) {
+			reply_error(cc, id, "no_policy", err.text);
+			goto bad;
+		}
+		snprintf(g->policy, sizeof(g->policy), "%s", policy_name(o));
+		fstat(g->table_fd, &g->seen);
+	}
 	if (g->table_fd < 0) {
-		reply_error(cc, id, "no_policy", "a compiled policy is needed as {\"policy\":{\"fd\":N}}");
+		reply_error(cc, id, "no_policy", "a compiled policy is needed as {\"policy\":{\"fd\":N}}, or {\"policy\":{\"name\":NAME}} of a policy folder");
 		goto bad;
 	}
 	json_array_foreach(files, i, e) {
@@ -248,21 +265,6 @@ bad:
 
 /* --- reload -------------------------------------------------------------------------------------------------------- */
 
-static int copy_fd(int fd) { return fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1; }
-
-/* Sources that the caller does not bring anew stay what they are. */
-static void keep_sources(struct generation *g, const struct generation *now, const json_t *o)
-{
-	if (json_object_get(o, "env") == NULL)
-		g->env_fd = copy_fd(now->env_fd);
-	for (unsigned i = 0; json_object_get(o, "files") == NULL && i < now->file_n; i++) {
-		int fd = copy_fd(now->files[i].fd);
-
-		if (fd >= 0)
-			g->files[g->file_n++] = (struct sandbox_file){ must_strdup(now->files[i].path), fd };
-	}
-}
-
 /* What was tried and did not come to a table; the text is the caller's. */
 static void note_failure(struct sandbox *b, const char *text)
 {
@@ -304,7 +306,7 @@ static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *
 		note_failure(b, failed);
 		return;
 	}
-	keep_sources(g, b->in_force, o);
+	generation_keep_sources(g, b->in_force, json_object_get(o, "env") == NULL, json_object_get(o, "files") == NULL);
 	generation_add(b, g);
 }
 
@@ -344,6 +346,8 @@ static void tell_owner(const struct sandbox *b, const struct generation *g)
 	free(t);
 }
 
+static void on_look_again(struct timer *t) { folders_look((struct supervisor *)((char *)t - offsetof(struct supervisor, folders_due))); }
+
 void control_reloaded(struct sandbox *b, const struct generation *g, const char *error)
 {
 	struct control_client *cc = b->reload_waiter;
@@ -363,6 +367,8 @@ void control_reloaded(struct sandbox *b, const struct generation *g, const char 
 		snprintf(text, sizeof(text), "policy not replaced: %s", error);
 		supervisor_admin(b->sup, str_of(b->name), b->in_force, text);
 	}
+	if (b->look_again && !b->gone)
+		timer_start(b->sup->loop, &b->sup->folders_due, 0, on_look_again);
 	if (cc == NULL)
 		return;
 	if (g == NULL)

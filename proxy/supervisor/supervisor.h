@@ -11,14 +11,17 @@
  *   procs.c       processes: start, what each is told, restart
  *   sandboxes.c   sandboxes: their worker, their end
  *   generations.c their policies: check, replacement, retirement
+ *   folders.c     policies by name
  *   control.c     the control socket
  *   supervisor.c  the command, lifecycle records, the orderly end
  */
 #include <jansson.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "../../common/base/buf.h"
 #include "../../common/msg.h"
+#include "../../common/policy/signature.h"
 #include "../../common/sys/child.h"
 #include "../../common/sys/ipc.h"
 
@@ -27,13 +30,23 @@
 #define TABLE_MAX (1u << 30)
 #define UID_BASE_DEFAULT 61000
 #define DNS_TEXT_MAX 1024
+#define SIGNERS_MAX 64
+#define FOLDERS_MAX 16
 
+struct folder { /* of tables */
+	char path[4096];
+	int fd;
+};
 struct config { /* gateway.yaml */
 	char dns[DNS_TEXT_MAX]; /* "ADDRESS PORT\n" each; empty: the system's */
 	char trust[4096];       /* PEM file; empty: the system's */
 	char proxy[300];        /* "via HOST PORT gateway|proxy\n": everything goes by that one; empty: directly */
 	char proxy_credentials[4096]; /* file; empty: none */
 	uint32_t uid_base;
+	uint8_t signers[SIGNERS_MAX][SIGNATURE_KEY_LEN]; /* require_signed; none: whoever brings a policy */
+	unsigned signer_n;
+	struct folder folders[FOLDERS_MAX];
+	unsigned folder_n;
 };
 /* file NULL: the default place, where absence is no error. Errors name file, line and column. */
 int config_load(struct config *c, const char *file, bool as_root, struct err *err);
@@ -102,6 +115,8 @@ struct generation { /* generations.c */
 	struct sandbox_file files[SANDBOX_FILES_MAX];
 	unsigned file_n;
 	unsigned told, acks; /* bit per role: was sent it; has it in force */
+	char policy[MSG_NAME_MAX]; /* its name in the policy folders; "": it was brought */
+	struct stat seen;          /* of that file */
 	struct timer late;
 };
 struct sandbox {
@@ -125,6 +140,8 @@ struct sandbox {
 	bool reloading;                        /* control_reloaded is due */
 	struct control_client *reload_waiter;  /* who is told; NULL: nobody waits */
 	json_int_t reload_id;
+	struct stat policy_seen;               /* of the file that was tried last, for a policy that has a name */
+	bool look_again;                       /* it may have changed while another was on its way */
 	struct checker *checker; /* at work */
 };
 #define SHARED_ROLES 4
@@ -140,7 +157,8 @@ struct supervisor {
 	struct control *control;
 	struct pending *events, **events_tail; /* lifecycle records that audit has not been told */
 	unsigned event_n;
-	struct timer idle_end, ending, dns;
+	struct timer idle_end, ending, dns, folders_due;
+	struct watch folders_watch;
 	uint64_t ending_ms;
 	bool shutting_down, audit_told;
 };
@@ -192,6 +210,15 @@ void generation_refused(struct generation *g, const char *text); /* by a role; g
 void generation_retire(struct generation *g); /* g is gone afterwards */
 void generations_go_on(struct sandbox *b);    /* a role is not waited for any more */
 void generations_worker_lost(struct sandbox *b);
+
+/* Sources that are not brought anew stay what they are. */
+void generation_keep_sources(struct generation *g, const struct generation *now, bool env, bool files);
+
+/* folders.c */
+int folders_open(struct supervisor *s, struct err *err);
+/* The table of that name as it is now: a descriptor, or -1. */
+int folders_table(const struct supervisor *s, const char *name, struct err *err);
+void folders_look(struct supervisor *s); /* sandboxes whose policy has another table now get it */
 
 /* cas.c */
 int cas_open(struct startup *s, struct err *err); /* the one that is there */
