@@ -18,7 +18,7 @@ fuzz() { # the sanitizers' run-time is a package of its own, named by the versio
 	echo "clang ${v:+libclang-rt-$v-dev}"
 }
 clients() { # toolchains from anywhere on the PATH; without one, the distribution's
-	echo "wget python3-requests python3-httpx python3-grpcio python3-pip redis-server openssh-client tinyproxy"
+	echo "wget python3-requests python3-httpx python3-grpcio python3-pip redis-server openssh-client tinyproxy gnutls-bin chromium firefox-esr"
 	command -v npm >/dev/null 2>&1 || echo npm
 	command -v go >/dev/null 2>&1 || echo golang-go
 	command -v java >/dev/null 2>&1 || echo default-jdk-headless
