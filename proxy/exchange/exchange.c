@@ -992,6 +992,8 @@ void exchange_client_gone(struct exchange *x)
 	finish(x, false);
 }
 
+static bool coded_some(struct exchange *x, const uint8_t *p, size_t n);
+static void end_response(struct exchange *x, const struct http_fields *trailer);
 /* The request that began it, decided again. */
 static bool still_allowed(const struct exchange *x, const struct table *t)
 {
@@ -1016,9 +1018,6 @@ void exchange_policy_changed(struct exchange *x, const struct table *t)
 	x->upstream_reusable = false;
 	refuse_with(x, REFUSAL_POLICY_DENIED, 0, "this sandbox's policy was replaced by one that does not allow it");
 }
-
-static bool coded_some(struct exchange *x, const uint8_t *p, size_t n);
-static void end_response(struct exchange *x, const struct http_fields *trailer);
 
 void exchange_client_drained(struct exchange *x)
 {

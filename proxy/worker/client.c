@@ -641,7 +641,6 @@ void clients_slots_freed(struct worker *w)
 
 void clients_policy_changed(struct worker *w)
 {
-	tunnels_decide_again(w, w->table);
 	for (struct conn *c = w->clients.head, *next; c != NULL; c = next) {
 		struct client *cl = (struct client *)c;
 
@@ -651,6 +650,7 @@ void clients_policy_changed(struct worker *w)
 		else if (cl->h2 != NULL)
 			client_h2_policy_changed(cl);
 	}
+	tunnels_decide_again(w, w->table);
 }
 
 void clients_end(struct worker *w)

@@ -23,6 +23,7 @@
 #define KEEPALIVE_IDLE_S 120 /* a peer that is gone without a word is noticed */
 #define KEEPALIVE_EACH_S 30
 #define KEEPALIVE_PROBES 4
+#define POLICY_CHANGED "this sandbox's policy has changed and allows the tunnel no longer"
 
 enum tunnel_state { TUNNEL_SLOT = 0, TUNNEL_DIALING, TUNNEL_OPEN };
 struct tunnel {
@@ -34,7 +35,7 @@ struct tunnel {
 	struct str rule, source;  /* of the table in force */
 	uint32_t slot, idle_ms, total_ms;
 	uint64_t dial_id, start_ms;
-	struct policy_gen *asked; /* held while dialing */
+	struct policy_gen *policy; /* held while the dialer is asked in its name */
 	struct ip ip;             /* that it leads to */
 	struct upstream_facts facts;
 	char cause[256];
@@ -77,10 +78,7 @@ uint32_t tunnel_record(struct client *cl, struct buf *b)
 	return slot;
 }
 
-size_t tunnel_queued(const struct client *cl) { return cl->tunnel != NULL && cl->tunnel->state == TUNNEL_OPEN ? conn_queued(&cl->tunnel->up) : 0; }
-
-/* Nothing is asked of the dialer any more. */
-static void undial(struct client *cl)
+static void no_longer_asks(struct client *cl)
 {
 	struct tunnel *t = cl->tunnel;
 
@@ -88,14 +86,16 @@ static void undial(struct client *cl)
 		return;
 	handle_free(&cl->w->handles, t->dial_id);
 	t->dial_id = 0;
-	policy_release(t->asked);
+	policy_release(t->policy);
 }
+
+size_t tunnel_queued(const struct client *cl) { return cl->tunnel != NULL && cl->tunnel->state == TUNNEL_OPEN ? conn_queued(&cl->tunnel->up) : 0; }
 
 void tunnel_gone(struct client *cl, bool reset)
 {
 	struct tunnel *t = cl->tunnel;
 
-	undial(cl);
+	no_longer_asks(cl);
 	cl->tunnel = NULL;
 	cl->w->tunnel_n--;
 	reporter_unslot(cl->w->rep, t->slot);
@@ -153,6 +153,7 @@ static uint32_t take_slot(struct client *cl)
 }
 
 static void dialed(struct dial_waiter *d, const struct ipc_msg *m, int *fd_taken);
+static bool decide_again(struct client *cl, const struct table *table);
 
 static void dial(struct client *cl)
 {
@@ -167,9 +168,9 @@ static void dial(struct client *cl)
 	}
 	t->state = TUNNEL_DIALING;
 	t->waiter.dialed = dialed;
+	t->policy = policy_hold(w->policy);
 	t->dial_id = handle_new(&w->handles, &t->waiter);
-	t->asked = policy_hold(w->policy);
-	if (w->dialer == NULL || !ipc_send2(w->dialer, MSG_DIAL, w->generation, t->dial_id, &m, sizeof(m), cl->ident.host.text, cl->ident.host.len, NULL, 0))
+	if (w->dialer == NULL || !ipc_send2(w->dialer, MSG_DIAL, t->policy->generation, t->dial_id, &m, sizeof(m), cl->ident.host.text, cl->ident.host.len, NULL, 0))
 		refuse(cl, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects is down");
 }
 
@@ -206,15 +207,20 @@ static void dialed(struct dial_waiter *d, const struct ipc_msg *m, int *fd_taken
 	const struct msg_dialed *a = (const void *)m->data;
 	struct client *cl = t->cl;
 	const int on = 1, idle = KEEPALIVE_IDLE_S, each = KEEPALIVE_EACH_S, probes = KEEPALIVE_PROBES;
+	bool older = t->policy != cl->w->policy;
 	char cause[256];
 
-	undial(cl);
+	no_longer_asks(cl);
 	t->ip.family = a->family;
 	memcpy(t->ip.b, a->addr, sizeof(t->ip.b));
 	upstream_dial_facts(a, &t->facts);
 	if (a->status != DIAL_OK || m->fd_n != 1) {
 		snprintf(cause, sizeof(cause), "%.*s", (int)(m->len - sizeof(*a)), (const char *)m->data + sizeof(*a));
 		refuse(cl, upstream_dial_code(a), cause);
+		return;
+	}
+	if (older && !decide_again(cl, cl->w->table)) {
+		refuse(cl, REFUSAL_POLICY_DENIED, POLICY_CHANGED);
 		return;
 	}
 	*fd_taken = 1;
@@ -362,6 +368,6 @@ void tunnels_decide_again(struct worker *w, const struct table *table)
 		if (cl->tunnel->state == TUNNEL_OPEN)
 			over(cl, "policy_changed", true);
 		else
-			refuse(cl, REFUSAL_POLICY_DENIED, "this sandbox's policy has changed and allows the tunnel no longer");
+			refuse(cl, REFUSAL_POLICY_DENIED, POLICY_CHANGED);
 	}
 }

@@ -8,7 +8,8 @@
  *
  *   worker.c  links, listeners, the sweep     client*.c one connection from the sandbox    upstream*.c origins, connections
  *   tls.c     contexts, leaves, verification  creds.c   values in use, scrub set           reporter.c  records, slots
- *   names.c   DNS inside, synthetic addresses     tunnel.c  octets that pass unread      policy.c    generations of the policy
+ *   names.c   DNS inside, synthetic addresses         tunnel.c  octets that pass unread
+ *   policy.c  generations of the policy
  */
 #include <openssl/ssl.h>
 
@@ -46,6 +47,11 @@ uint64_t handle_new(struct handles *h, void *obj);
 void *handle_get(const struct handles *h, uint64_t id);
 void handle_free(struct handles *h, uint64_t id);
 
+/* Who waits for a socket: what the handle of a dial names. */
+struct dial_waiter {
+	void (*dialed)(struct dial_waiter *d, const struct ipc_msg *m, int *fd_taken);
+};
+
 struct worker;
 struct policy_gen { /* one generation */
 	struct policy_gen *older;
@@ -55,11 +61,6 @@ struct policy_gen { /* one generation */
 	unsigned refs; /* one while it is in force, and one of each that may still look at it or ask in its name */
 	char digest_hex[65];
 };
-/* Who waits for a socket: what the handle of a dial names. */
-struct dial_waiter {
-	void (*dialed)(struct dial_waiter *d, const struct ipc_msg *m, int *fd_taken);
-};
-
 struct reporter;
 struct creds;
 struct names;
