@@ -259,6 +259,7 @@ static void ready(struct upstream *u)
 {
 	struct origin *o = u->origin;
 	const unsigned char *alpn = NULL;
+	struct exchange *x;
 	unsigned n = 0;
 
 	o->dials--;
@@ -286,6 +287,8 @@ static void ready(struct upstream *u)
 	o->h2_n++;
 	u->state = UP_H2;
 	upstream_h2_start(u);
+	while (upstream_h2_may_open(u) && (x = next_waiting(o)) != NULL) /* before more connections are made for them */
+		upstream_h2_give(u, x);
 	dial_for_waiting(u->all, o);
 }
 
