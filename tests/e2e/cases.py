@@ -584,10 +584,11 @@ class ClientConn(Reader):
 
 
 class Audit:
-    """Records of kind `request`, in the order of the log."""
+    """Records of kind `request`, in the order of the log; those of connections beside them."""
 
     def __init__(self, state):
         self.name, self.f, self.rest, self.queue, self.total = os.path.join(state, "audit", "audit.jsonl"), None, b"", collections.deque(), 0
+        self.connections = collections.deque()
 
     def read(self):
         if self.f is None:
@@ -603,6 +604,8 @@ class Audit:
                     raise Failed("a control octet in the log: %r" % l)
                 if o["unmapped"]["sallyport"]["kind"] == "request":
                     self.queue.append(o)
+                elif o["unmapped"]["sallyport"]["kind"] == "connection":
+                    self.connections.append(o)
             if not data:
                 if os.path.exists(self.name) and os.stat(self.name).st_ino != os.fstat(self.f.fileno()).st_ino:
                     self.f = open(self.name, "rb")

@@ -387,7 +387,7 @@ def up(qs, c): return b"%d" % sum(len(q) for q in qs)
 def both(qs, c):
     for q in qs: yield b"re " + q
 def hang(q, c):
-    e = threading.Event(); c.add_callback(e.set); open(sys.argv[4], "a").write("begun\n"); e.wait(30); open(sys.argv[4], "a").write("ended\n"); return b""
+    e = threading.Event(); c.add_callback(e.set) or e.set(); open(sys.argv[4], "a").write("begun\n"); e.wait(30); open(sys.argv[4], "a").write("ended\n"); return b""
 r = grpc
 h = {"Unary": r.unary_unary_rpc_method_handler(unary), "Missing": r.unary_unary_rpc_method_handler(missing), "Down": r.unary_stream_rpc_method_handler(down),
      "Up": r.stream_unary_rpc_method_handler(up), "Both": r.stream_stream_rpc_method_handler(both), "Hang": r.unary_unary_rpc_method_handler(hang)}
