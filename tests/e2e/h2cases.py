@@ -179,10 +179,10 @@ class World:
         for l in lines:
             w = next((w for w in left if all(C.one_of(p, v) for p, v in zip(w, l))), None)
             if w is None:
-                raise Failed("recorded %r; wanted %r" % (lines, t.records))
+                raise Failed("recorded %r, of %d; wanted %s" % (l, len(lines), sorted(set(map(str, t.records)))))
             left.remove(w)
         if left:
-            raise Failed("not recorded: %r, only %r" % (left, lines))
+            raise Failed("not recorded: %s, %d; only %s" % (sorted(set(map(str, left))), len(left), sorted(set(map(str, lines)))))
         uids = [o["http_request"]["uid"] for o in got]
         if len(set(uids)) != len(uids):
             raise Failed("request ids twice: %r" % uids)

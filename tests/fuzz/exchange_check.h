@@ -40,6 +40,7 @@ static struct {
 	uint8_t state[IDS_MAX]; /* of a request id: 0 not given out (or of a connection), 1 recorded */
 	bool connection[IDS_MAX];
 	unsigned records;
+	char code[32]; /* of the last one */
 	struct key keys[KEYS_MAX];
 	unsigned keys_n;
 } * C;
@@ -92,6 +93,7 @@ static void check_record(const struct buf *fields)
 	MUST(i < W->w.id_next && i < IDS_MAX && !C->connection[i] && C->state[i] == 0);
 	C->state[i] = 1;
 	C->records++;
+	snprintf(C->code, sizeof(C->code), "%.*s", (int)code.n, code.n ? code.p : "");
 	if (!str_eq(code, STR("policy_denied")) && !str_eq(code, STR("destination_denied")) && !str_eq(code, STR("identity_mismatch")))
 		key_of(method, path)->recorded++;
 }

@@ -186,7 +186,7 @@ static void greet(struct pipe *p)
 	p->greeted = true;
 	if (p->client)
 		world_give(p, NGHTTP2_CLIENT_MAGIC, NGHTTP2_CLIENT_MAGIC_LEN);
-	world_give(p, "\0\0\0\4\0\0\0\0", 9);
+	world_give(p, "\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0", 18); /* SETTINGS, and that ours are taken */
 }
 
 static void step_request(struct pipe *p, uint8_t which)
@@ -477,7 +477,7 @@ static bool one_step(bool h2)
 	return F.in.n > 0;
 }
 
-static int fuzz_exchange(bool h2, const uint8_t *data, size_t size)
+static inline int fuzz_exchange(bool h2, const uint8_t *data, size_t size)
 {
 	/* a client that knows the value may send it, and it is recorded */
 	if (size < 2 || memmem(data, size, SECRET_TEXT, 16) != NULL)

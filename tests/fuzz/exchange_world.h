@@ -289,6 +289,7 @@ void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields
 	(void)slot;
 	check_record(fields);
 }
+void reporter_connection(struct reporter *r, const struct buf *fields) { reporter_record(r, INFLIGHT_NO_SLOT, fields); }
 
 enum secret_state creds_get(struct creds *c, struct exchange *x, const struct dest *d, const struct inject *in, struct str *value, struct str *cause)
 {
