@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import sys
 import threading
 import time
@@ -207,6 +208,8 @@ import upstream_cases  # noqa: E402,F401
 
 
 def main():
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     world = World(*(os.environ[x] for x in ("T", "WORK", "STATE", "SECRET", "SP")))
     picked, rows, bad, n = os.environ.get("CASES", ""), [], 0, 0
     for ids, title, each, clients, ups, slow, f in ALL:
