@@ -914,6 +914,8 @@ def main():
 
 
 def conformance(by_id, name):
+    with open(name) as f:
+        more = f.read().partition("\n## HTTP/2\n")  # h2cases.py writes that
     with open(name, "w") as f:
         f.write("# Conformance\n\nWritten by `WRITE=1 bash tests/e2e/cases.sh` from tests/cases/http1: each id of the catalogue of attacks and field cases that has a case, what was tried, on which\n"
                 "entry paths, and what came of it. `values` counts the spellings of the case. Cases of group A are cut at every offset, the others sent whole and one octet at a time; `tests/unit/cases_test.c`\n"
@@ -923,6 +925,7 @@ def conformance(by_id, name):
             for case, runs, bad in by_id[i]:
                 result = "passes" if not bad else "not run (`SLOW=1`)" if bad == ["skipped"] else "**fails**"
                 f.write("| %s | %s | %d | %s | %s |\n" % (i, case.title.replace("|", "\\|"), len(case.variants), " ".join(case.paths), result))
+        f.write("".join(more[1:]))
 
 
 def seeds():

@@ -452,7 +452,10 @@ static bool one_step(bool h2)
 		world_settle();
 		break;
 	case STEP_DIALS:
-		answer_dials(which & 1 ? DIAL_UNREACHABLE : DIAL_OK);
+		if (which & 8)
+			world_policy(which & 1);
+		else
+			answer_dials(which & 1 ? DIAL_UNREACHABLE : DIAL_OK);
 		world_settle();
 		break;
 	case STEP_SECRETS:

@@ -283,13 +283,15 @@ void handle_free(struct handles *h, uint64_t id)
 bool reporter_ok(const struct reporter *r) { return (void)r, !W->audit_down; }
 bool reporter_must_wait(struct reporter *r) { return (void)r, W->must_wait; }
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields) { return (void)r, (void)fields, W->audit_down ? INFLIGHT_NO_SLOT : 1; }
-void reporter_record(struct reporter *r, uint32_t slot, const struct buf *fields)
+void reporter_unslot(struct reporter *r, uint32_t slot) { (void)r, (void)slot; }
+void reporter_record(struct reporter *r, const struct policy_gen *p, uint32_t slot, const struct buf *fields)
 {
 	(void)r;
+	(void)p;
 	(void)slot;
 	check_record(fields);
 }
-void reporter_connection(struct reporter *r, const struct buf *fields) { reporter_record(r, INFLIGHT_NO_SLOT, fields); }
+void reporter_connection(struct reporter *r, const struct buf *fields) { reporter_record(r, NULL, INFLIGHT_NO_SLOT, fields); }
 
 enum secret_state creds_get(struct creds *c, struct exchange *x, const struct dest *d, const struct inject *in, struct str *value, struct str *cause)
 {
@@ -305,6 +307,8 @@ enum secret_state creds_get(struct creds *c, struct exchange *x, const struct de
 static struct scrub_ref scrub_values;
 struct scrub_ref *creds_scrub(struct creds *c) { return (void)c, scrub_values.refs++, &scrub_values; }
 void creds_scrub_done(struct scrub_ref *r) { r->refs--; }
+void creds_table_gone(struct creds *c, const struct table *t) { (void)c, (void)t; }
+void tls_table_gone(struct tls *t, const struct table *table) { (void)t, (void)table; }
 
 void tls_want_leaf(struct tls *t, struct str host, bool refusal) /* asked for when a CONNECT is accepted, here only then */
 {
@@ -362,18 +366,11 @@ bool ipc_send2(struct ipc *c, enum msg_type type, uint32_t generation, uint64_t 
 
 /* --- its handling ---------------------------------------------------------------------------------------------------- */
 
-static struct table *world_table(void)
+static int world_image(const char *text)
 {
-	static const char text[] = "version: 1\nname: fuzz\nsecrets:\n  api: { env: X, hosts: [a.test, b.test] }\ndestinations:\n"
-				   "  - host: a.test\n    allow:\n      - { method: [ANY], path: /ok/**, body: any }\n      - { method: POST, path: /graphql/**, body: { graphql: { type: query } } }\n"
-				   "      - { method: PUT, path: /put/**, body: none }\n    deny: [ ANY /ok/no/** ]\n    inject: [ { secret: api, as: bearer, env: Y } ]\n"
-				   "  - host: b.test\n    allow: [ { method: [ANY], path: /ok/**, body: any } ]\n    limits: { request_body: 4KiB, response_body: 8KiB, total: 60s, idle: 20s, head: 10s }\n"
-				   "    inject: [ { secret: api, as: header, name: X-Api-Key, env: Z } ]\n"
-				   "  - host: p.test\n    scheme: http\n    allow: [ { method: [ANY], path: /ok/**, body: any } ]\n";
 	struct diag d = { .file = "fuzz.yaml" };
 	struct err err = ERR_INIT;
 	struct policy p;
-	struct table *t;
 	int fd;
 
 	if (policy_parse(&p, text, strlen(text), NULL, &d) < 0) {
@@ -381,31 +378,51 @@ static struct table *world_table(void)
 		abort();
 	}
 	diag_fini(&d);
-	MUST(policy_image(&p, &fd, &err) == 0 && table_open(&t, fd, &err) == 0);
-	close(fd);
+	MUST(policy_image(&p, &fd, &err) == 0);
 	policy_free(&p);
-	return t;
+	return fd;
+}
+
+/* The next generation of the policy: the second allows less. */
+static void world_policy(bool less)
+{
+#define HEAD "version: 1\nname: fuzz\nsecrets:\n  api: { env: X, hosts: [a.test, b.test] }\ndestinations:\n"
+#define INJECT "    inject: [ { secret: api, as: bearer, env: Y } ]\n"
+	static const char *const texts[] = {
+		HEAD "  - host: a.test\n    allow:\n      - { method: [ANY], path: /ok/**, body: any }\n      - { method: POST, path: /graphql/**, body: { graphql: { type: query } } }\n"
+		     "      - { method: PUT, path: /put/**, body: none }\n    deny: [ ANY /ok/no/** ]\n" INJECT
+		     "  - host: b.test\n    allow: [ { method: [ANY], path: /ok/**, body: any } ]\n    limits: { request_body: 4KiB, response_body: 8KiB, total: 60s, idle: 20s, head: 10s }\n"
+		     "    inject: [ { secret: api, as: header, name: X-Api-Key, env: Z } ]\n"
+		     "  - host: p.test\n    scheme: http\n    allow: [ { method: [ANY], path: /ok/**, body: any } ]\n",
+		HEAD "  - host: a.test\n    allow: [ GET /ok/** ]\n    deny: [ ANY /ok/no/**, GET /ok/1* ]\n" INJECT
+	};
+	static int fds[2] = { -1, -1 };
+	struct msg_sandbox s = { .sandbox = 1, .generation = W->w.generation + 1, .flags = SANDBOX_EXPLAIN_DENIALS };
+	struct err err = ERR_INIT;
+	struct table *t;
+
+	if (fds[less] < 0)
+		fds[less] = world_image(texts[less]);
+	MUST(table_open(&t, fds[less], &err) == 0);
+	policy_in_force(&W->w, t, &s);
 }
 
 static void world_start(void)
 {
-	static struct table *table;
 	const struct str value = STR(SECRET_TEXT);
 
-	if (table == NULL) {
-		table = world_table();
+	if (scrub_values.set == NULL)
 		scrub_values.set = scrub_set_new(&value, 1);
-	}
 	W = must_calloc(1, sizeof(*W));
 	W->now = 1000000;
 	W->secret = SECRET_READY;
-	W->w.table = table;
-	W->w.explain_denials = true;
+	W->w.sandbox = 1;
 	W->w.dialer = (struct ipc *)W; /* only ever handed on */
 	memcpy(W->w.id_prefix, "00000000ffffffff", 17);
 	W->w.loop = loop_new();
 	W->w.ups = upstreams_new(&W->w);
 	clients_watch_memory(&W->w);
+	world_policy(false);
 }
 
 static int pipe_new(bool client, bool h2, enum name name)
@@ -431,6 +448,7 @@ static void answer_dials(enum dial_status status)
 	for (unsigned i = 0; i < n; i++) {
 		struct msg_dialed d = { .status = (uint8_t)status, .family = 4, .port = 443, .addr = { [12] = 127, [15] = 1 } };
 		struct ipc_msg m = { .type = MSG_DIALED, .id = ids[i], .data = (const uint8_t *)&d, .len = sizeof(d) };
+		struct dial_waiter *waiter;
 		enum name name = names[i];
 		int taken = 0, fd = status == DIAL_OK ? pipe_new(false, W->upstream_h2[name], name) : -1;
 
@@ -440,7 +458,9 @@ static void answer_dials(enum dial_status status)
 		} else {
 			d.status = DIAL_UNREACHABLE;
 		}
-		upstreams_dialed(W->w.ups, &m, &taken);
+		waiter = handle_get(&W->w.handles, m.id);
+		if (waiter != NULL)
+			waiter->dialed(waiter, &m, &taken);
 		if (fd >= 0 && !taken)
 			W->pipe[fd].open = false;
 	}
@@ -522,7 +542,7 @@ static void world_stop(void)
 	while (W->dial_n > 0)
 		answer_dials(DIAL_FAILED);
 	world_pass(LIMIT_POOL_IDLE_MS + LIMIT_IDLE_MS);
-	MUST(W->w.clients.n == 0 && W->w.upstream_conns.n == 0);
+	MUST(W->w.clients.n == 0 && W->w.upstream_conns.n == 0 && W->w.tunnel_conns.n == 0);
 	MUST(worker_memory(&W->w) == 0); /* what was put to account was taken from it */
 	for (int i = 0; i < W->pipe_n; i++) {
 		MUST(!W->pipe[i].open);
@@ -534,10 +554,13 @@ static void world_stop(void)
 
 			MUST(o->wait == NULL && o->wait_n == 0 && o->dials == 0 && o->idle == NULL && o->h2 == NULL);
 			W->w.ups->buckets[i] = o->next;
+			policy_release(o->policy);
 			free(o);
 		}
 	}
 	MUST(scrub_values.refs == 0);
+	policy_release(W->w.policy);
+	MUST(W->w.policies == NULL); /* nobody holds a generation any more */
 	free(W->w.ups);
 	loop_free(W->w.loop);
 	for (uint32_t i = 0; i < W->w.handles.n; i++)
