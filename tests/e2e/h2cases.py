@@ -157,7 +157,9 @@ class World:
             f(t, *(() if variant is None else variant if isinstance(variant, tuple) else (variant,)))
         except Failed as e:
             why = str(e)
-        except (AssertionError, OSError, LookupError) as e:
+        except C.Hung:
+            raise
+        except Exception as e:  # of the case, which fails by it
             why = "%s: %s" % (type(e).__name__, e)
         for c in t.open:
             c.close()
