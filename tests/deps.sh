@@ -27,8 +27,8 @@ clients() { # toolchains from anywhere on the PATH; without one, the distributio
 }
 unbuilt() { # client programs that are older than their sources, or not there without a reason
 	local p made from
-	for p in go rust undici; do
-		case $p in undici) made=$out/node_modules/undici/package.json from=$src/node ;; *) made=$out/$p-client from=$src/$p ;; esac
+	for p in go grpc h2spec rust undici; do
+		case $p in undici) made=$out/node_modules/undici/package.json from=$src/node ;; h2spec) made=$out/h2spec from=$src/h2spec ;; *) made=$out/$p-client from=$src/$p ;; esac
 		[ $mode = install ] || [ ! -e "$out/$p.skip" ] || made=$out/$p.skip
 		if [ ! -e "$made" ] || [ -n "$(find "$from" -type f -newer "$made")" ]; then echo "$p"; fi
 	done
@@ -36,6 +36,14 @@ unbuilt() { # client programs that are older than their sources, or not there wi
 make_go() {
 	command -v go >/dev/null 2>&1 || { echo "go is not installed"; return 1; }
 	(cd "$src/go" && CGO_ENABLED=0 GOTOOLCHAIN=local go build -trimpath -o "$out/go-client" .) && touch "$out/go-client"
+}
+make_grpc() { # at the versions of go.mod; go.sum has the hashes
+	command -v go >/dev/null 2>&1 || { echo "go is not installed"; return 1; }
+	(cd "$src/grpc" && CGO_ENABLED=0 GOTOOLCHAIN=local go build -mod=readonly -trimpath -o "$out/grpc-client" .) && touch "$out/grpc-client"
+}
+make_h2spec() { # at the versions of go.mod; go.sum has the hashes
+	command -v go >/dev/null 2>&1 || { echo "go is not installed"; return 1; }
+	(cd "$src/h2spec" && CGO_ENABLED=0 GOTOOLCHAIN=local go build -mod=readonly -trimpath -o "$out/h2spec" github.com/summerwind/h2spec/cmd/h2spec) && touch "$out/h2spec"
 }
 make_rust() { # the crates that cargo chose are those of crates.txt, or nothing is built
 	command -v cargo >/dev/null 2>&1 || { echo "there is no cargo with sparse registries (1.68)"; return 1; }

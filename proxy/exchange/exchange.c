@@ -295,9 +295,9 @@ void exchange_refuse(struct exchange *x, enum refusal_code code, const char *tex
 void exchange_malformed(struct exchange *x, const struct http_fault *f)
 {
 	char text[200];
-	enum refusal_code code = strcmp(f->code, "too_large") == 0 ? REFUSAL_TOO_LARGE : REFUSAL_MALFORMED_REQUEST;
+	enum refusal_code code = strcmp(f->code, "too_large") == 0 ? REFUSAL_TOO_LARGE : strcmp(f->code, "limit_exceeded") == 0 ? REFUSAL_LIMIT_EXCEEDED : REFUSAL_MALFORMED_REQUEST;
 
-	snprintf(text, sizeof(text), "the request is refused as %s: %s", code == REFUSAL_TOO_LARGE ? "too large" : "malformed", f->reason);
+	snprintf(text, sizeof(text), "the request is refused as %s: %s", code == REFUSAL_TOO_LARGE ? "too large" : code == REFUSAL_LIMIT_EXCEEDED ? "one too many" : "malformed", f->reason);
 	snprintf(x->reason, sizeof(x->reason), "%s", f->reason);
 	x->client_must_close = true;
 	if (x->slot == INFLIGHT_NO_SLOT) {
