@@ -6,6 +6,7 @@
 
 #define PLACEHOLDERS_MAX 1024
 #define PLACEHOLDER_LEN_MAX 256
+#define PLACEHOLDER_LIST_MAX 32000 /* octets of all that a sandbox has, as they are told */
 /* Which part of a credential a placeholder stands for. */
 enum placeholder_part { PLACEHOLDER_WHOLE = 0, PLACEHOLDER_KEY_ID, PLACEHOLDER_KEY, PLACEHOLDER_SESSION, PLACEHOLDER_PARTS };
 struct placeholder {

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "../common/base/arena.h"
+#include "../common/base/buf.h"
 #include "../common/base/err.h"
 #include "netns.h"
 
@@ -40,8 +41,11 @@ int gateway_make_state(const struct gateway *g, struct err *err);
 int gateway_connect(struct gateway *g, struct err *err);
 /* Connects only, quickly. */
 int gateway_reconnect(struct gateway *g, struct err *err);
-/* *again: the gateway went away meanwhile (it ends after its last sandbox): connect once more. */
-int gateway_register(struct gateway *g, const struct gateway_register *r, uint32_t *sandbox, bool *again, struct err *err);
+/*
+ * *again: the gateway went away meanwhile (it ends after its last sandbox): connect once more. *placeholders (or NULL): what
+ * stands for the policy's secrets is appended, as in common/placeholder.h.
+ */
+int gateway_register(struct gateway *g, const struct gateway_register *r, uint32_t *sandbox, struct buf *placeholders, bool *again, struct err *err);
 /*
  * Another policy for a sandbox that runs: by number, or (0) by name. Variables stay the ones it has. failed: there is none,
  * and the gateway records why. *again: the gateway is gone, or busy with another one.

@@ -160,7 +160,7 @@ static void gateway_returned(struct watch_state *w)
 		}
 		return;
 	}
-	if (gateway_register(w->m->gateway, w->m->registered, w->m->sandbox, &again, &err) < 0) {
+	if (gateway_register(w->m->gateway, w->m->registered, w->m->sandbox, NULL, &again, &err) < 0) {
 		netns_refuse(w->m->sockets);
 		gateway_close(w->m->gateway);
 		return;

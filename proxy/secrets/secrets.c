@@ -38,6 +38,7 @@ struct secrets_role {
 	struct served_set served;
 	struct events *events;
 	struct log_limit said_sources;
+	uint8_t key[SHAPE_KEY_LEN]; /* of placeholders */
 };
 static struct secrets_role the_role; /* one in a process */
 
@@ -116,6 +117,78 @@ static bool add_dest(void *arg, const struct dest *d)
 	return true;
 }
 
+/* --- placeholders -------------------------------------------------------------------------------------------------- */
+
+struct placing {
+	struct served *s;
+	const struct table *t;
+	struct sources *sources;
+	struct buf list;
+	const char *wrong;
+};
+
+static bool placed(const struct placing *g, struct str secret, uint8_t part)
+{
+	struct str rest = buf_str(&g->list);
+	struct placeholder p;
+
+	while (placeholder_next(&rest, &p))
+		if (p.part == part && str_eq(p.secret, secret))
+			return true;
+	return false;
+}
+
+static void place(struct placing *g, const struct dest *d, const struct inject *in, uint8_t part)
+{
+	struct shape_for f = { .secret = in->secret_name, .part = part, .sandbox = in->scope_sandbox, .scope = in->scope_sandbox ? str_of(g->s->name) : table_name(g->t), .host = dest_host(d) };
+	struct placeholder p = { .secret = in->secret_name, .part = part };
+	char text[PLACEHOLDER_LEN_MAX + 1], cause[200];
+	struct secret_decl decl;
+	const struct secret *v;
+	uint32_t valid_ms;
+
+	if (placed(g, in->secret_name, part))
+		return;
+	if (part == PLACEHOLDER_WHOLE && table_secret(g->t, in->secret_index, &decl) && (v = sources_value(g->sources, &decl, &valid_ms, cause)) != NULL)
+		f.value = secret_bytes(v);
+	p.text = str_mk(text, shape_placeholder(the_role.key, &f, text));
+	placeholder_put(&g->list, &p);
+}
+
+static bool place_dest(void *arg, const struct dest *d)
+{
+	struct placing *g = arg;
+	struct inject in;
+
+	for (unsigned i = 0, n = dest_inject_count(d); i < n; i++) {
+		if (!dest_inject(d, i, &in))
+			return false;
+		if (in.env.n == 0 && in.kind != INJECT_PLACEHOLDER)
+			continue;
+		if (in.kind != INJECT_SIGV4)
+			place(g, d, &in, PLACEHOLDER_WHOLE);
+		for (uint8_t part = PLACEHOLDER_KEY_ID; in.kind == INJECT_SIGV4 && part < PLACEHOLDER_PARTS; part++)
+			place(g, d, &in, part);
+		if (buf_len(&g->list) > PLACEHOLDER_LIST_MAX)
+			return false;
+	}
+	return true;
+}
+
+/* What stands for the secrets inside: told before the sandbox is acknowledged, so that nothing runs there without. */
+static const char *tell_placeholders(struct served *s, const struct table *t, struct sources *sources, uint32_t generation)
+{
+	struct msg_sandbox_ref ref = { s->id, generation };
+	struct placing g = { .s = s, .t = t, .sources = sources };
+
+	if (!table_dest_each(t, place_dest, &g))
+		g.wrong = "the policy has too many placeholders";
+	else if (buf_len(&g.list) > 0 && !ipc_send2(the_role.sup, MSG_PLACEHOLDERS, generation, 0, &ref, sizeof(ref), buf_data(&g.list), buf_len(&g.list), NULL, 0))
+		g.wrong = "the placeholders could not be told";
+	buf_fini(&g.list);
+	return g.wrong;
+}
+
 static const char *tabled(struct served *s, const struct table *t, uint32_t generation)
 {
 	struct bindings *l = bindings_get(s, generation);
@@ -129,7 +202,7 @@ static const char *tabled(struct served *s, const struct table *t, uint32_t gene
 	sources_keep_declared(l->sources, t);
 	if (l->n > 0)
 		qsort(l->b, l->n, sizeof(*l->b), binding_cmp);
-	return NULL;
+	return tell_placeholders(s, t, l->sources, generation);
 }
 
 static const struct binding *bound(const struct bindings *l, const struct msg_release *q)
@@ -179,7 +252,7 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 	struct bindings *l = bindings_of(sandbox_of(s), m->generation);
 	const struct table *t = l != NULL ? l->table : NULL;
 	const struct binding *k = t != NULL ? bound(l, q) : NULL;
-	enum inject_kind kind = q->kind <= INJECT_HEADER ? (enum inject_kind)q->kind : INJECT_NONE;
+	enum inject_kind kind = q->kind < INJECT_KINDS ? (enum inject_kind)q->kind : INJECT_NONE;
 	struct msg_released a = { .status = RELEASE_OK };
 	struct secret_decl d = { 0 };
 	bool known = t != NULL && table_secret(t, q->secret_index, &d);
@@ -273,6 +346,10 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 		return;
 	switch (m->type) {
 	case MSG_START:
+		if (m->fd_n != 1 || pread(m->fds[0], r->key, sizeof(r->key), 0) != (ssize_t)sizeof(r->key)) {
+			log_error("the key of placeholders cannot be read");
+			_exit(1);
+		}
 		role_ready(c, ROLE_SECRETS, -1);
 		break;
 	case MSG_SANDBOX_ENV:
@@ -301,6 +378,7 @@ int secrets_main(int link_fd)
 	signal(SIGPIPE, SIG_IGN);
 	random_fill(seed, sizeof(seed));
 	hash_seed(seed);
+	shape_warm();
 	r->loop = loop_new();
 	r->events = events_new(r->loop);
 	r->served = (struct served_set){ .loop = r->loop, .self = ROLE_SECRETS, .ops = &ops };
