@@ -16,7 +16,7 @@ bool placeholder_ok(const struct placeholder *p)
 
 void placeholder_put(struct buf *b, const struct placeholder *p)
 {
-	buf_addc(b, (char)p->part);
+	buf_addc(b, (char)(p->part | (p->body_deny ? 128 : 0)));
 	buf_addc(b, (char)p->secret.n);
 	buf_adds(b, p->secret);
 	buf_addc(b, (char)(p->text.n & 255));
@@ -37,7 +37,7 @@ bool placeholder_next(struct str *rest, struct placeholder *out)
 	text = p[2 + name] | (size_t)p[3 + name] << 8;
 	if (rest->n - 4 - name < text)
 		return false;
-	*out = (struct placeholder){ .part = p[0], .secret = str_mk(p + 2, name), .text = str_mk(p + 4 + name, text) };
+	*out = (struct placeholder){ .part = p[0] & 127, .body_deny = (p[0] & 128) != 0, .secret = str_mk(p + 2, name), .text = str_mk(p + 4 + name, text) };
 	*rest = str_mk(p + 4 + name + text, rest->n - 4 - name - text);
 	return placeholder_ok(out);
 }

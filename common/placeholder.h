@@ -13,11 +13,12 @@ struct placeholder {
 	struct str secret; /* name of what it stands for */
 	struct str text;   /* of A-Z a-z 0-9 - . _ ~ only: it looks the same in every encoding that a client may choose */
 	uint8_t part;      /* enum placeholder_part */
+	bool body_deny;    /* in content it ends the request */
 };
 bool placeholder_ok(const struct placeholder *p);
 
 /*
- * Several, one after the other, as roles and the launcher tell them to each other: u8 part, u8 and name, u16 (little-endian)
+ * Several, one after the other, as roles and the launcher tell them to each other: u8 part (128: body_deny), u8 and name, u16 (little-endian)
  * and text. False: that is not what p holds. Strings borrow from p.
  */
 void placeholder_put(struct buf *b, const struct placeholder *p);

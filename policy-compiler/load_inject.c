@@ -326,6 +326,8 @@ static void check_places(struct load *l, const struct pol_dest *d, const struct 
 		const struct pol_inject *o = &d->injects[k];
 		bool one = (in->kind == INJECT_QUERY) == (o->kind == INJECT_QUERY) && same_field(place_of_inject(in), place_of_inject(o));
 
+		if (in->kind == INJECT_SIGV4 && o->kind == INJECT_SIGV4 && in->secret == o->secret && (!str_eq(in->service, o->service) || !str_eq(in->region, o->region)))
+			ERROR_AT(l, at, "one secret signs for one service and region on a destination (the other at line %u)", o->at.line);
 		if ((one || fills(in, o) || fills(o, in)) && together(in, o)) {
 			struct str field = place_of_inject(in->kind == INJECT_PLACEHOLDER ? o : in);
 

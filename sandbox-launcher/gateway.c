@@ -660,6 +660,16 @@ void gateway_finish(struct gateway *g, uint32_t sandbox, int64_t *requests, int6
 	gateway_close(g);
 }
 
+bool gateway_says_stop(const char *text, size_t n)
+{
+	json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+	const char *event = json_string_value(json_object_get(o, "event"));
+	bool stop = event != NULL && strcmp(event, "stop") == 0;
+
+	json_decref(o);
+	return stop;
+}
+
 int gateway_stop(struct gateway *g, struct err *err)
 {
 	json_t *o = simple(g, "stop", 0, err);

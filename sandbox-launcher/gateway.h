@@ -55,6 +55,8 @@ int gateway_reload(struct gateway *g, const struct gateway_register *r, uint32_t
 bool gateway_event(struct gateway *g, struct gateway_register *r);
 /* The end of a sandbox. *requests, *refused: -1 when the gateway does not count. */
 void gateway_finish(struct gateway *g, uint32_t sandbox, int64_t *requests, int64_t *refused);
+/* Whether what came on the connection by itself says that the sandbox is to end. */
+bool gateway_says_stop(const char *text, size_t n);
 int gateway_stop(struct gateway *g, struct err *err);
 void gateway_close(struct gateway *g);
 #endif

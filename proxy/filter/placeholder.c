@@ -155,7 +155,7 @@ struct placeholders *placeholders_new(const struct placeholder *p, size_t n)
 		mem = must_malloc(p[i].secret.n + p[i].text.n);
 		memcpy(mem, p[i].secret.p, p[i].secret.n);
 		memcpy(mem + p[i].secret.n, p[i].text.p, p[i].text.n);
-		*q = (struct placeholder){ .secret = str_mk(mem, p[i].secret.n), .text = str_mk(mem + p[i].secret.n, p[i].text.n), .part = p[i].part };
+		*q = (struct placeholder){ .secret = str_mk(mem, p[i].secret.n), .text = str_mk(mem + p[i].secret.n, p[i].text.n), .part = p[i].part, .body_deny = p[i].body_deny };
 		add_forms(s, (unsigned)s->n++);
 	}
 	link_nodes(s);

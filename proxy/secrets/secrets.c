@@ -8,6 +8,7 @@
 #include "secrets.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -16,10 +17,13 @@
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
 #include "../../common/sys/role.h"
+#include "awskey.h"
+
+#define DAY_MS 86400000u
 
 struct binding {
 	uint32_t dest_index, secret_index, kind;
-	struct str host; /* borrows from the table */
+	struct str host, service, region; /* borrow from the table */
 };
 struct bindings { /* of one generation: what may be released, and where it comes from */
 	struct bindings *next;
@@ -112,7 +116,7 @@ static bool add_dest(void *arg, const struct dest *d)
 			l->cap = l->cap ? l->cap * 2 : 32;
 			l->b = must_realloc(l->b, l->cap * sizeof(*l->b));
 		}
-		l->b[l->n++] = (struct binding){ d->index, in.secret_index, in.kind, dest_host(d) };
+		l->b[l->n++] = (struct binding){ d->index, in.secret_index, in.kind, dest_host(d), in.service, in.region };
 	}
 	return true;
 }
@@ -141,7 +145,7 @@ static bool placed(const struct placing *g, struct str secret, uint8_t part)
 static void place(struct placing *g, const struct dest *d, const struct inject *in, uint8_t part)
 {
 	struct shape_for f = { .secret = in->secret_name, .part = part, .sandbox = in->scope_sandbox, .scope = in->scope_sandbox ? str_of(g->s->name) : table_name(g->t), .host = dest_host(d) };
-	struct placeholder p = { .secret = in->secret_name, .part = part };
+	struct placeholder p = { .secret = in->secret_name, .part = part, .body_deny = in->body_deny };
 	char text[PLACEHOLDER_LEN_MAX + 1], cause[200];
 	struct secret_decl decl;
 	const struct secret *v;
@@ -207,7 +211,7 @@ static const char *tabled(struct served *s, const struct table *t, uint32_t gene
 
 static const struct binding *bound(const struct bindings *l, const struct msg_release *q)
 {
-	struct binding key = { q->dest_index, q->secret_index, q->kind, STR_NONE };
+	struct binding key = { .dest_index = q->dest_index, .secret_index = q->secret_index, .kind = q->kind };
 
 	return l->n > 0 ? bsearch(&key, l->b, l->n, sizeof(*l->b), binding_cmp) : NULL;
 }
@@ -247,6 +251,24 @@ static void refuse(struct served *s, const struct ipc_msg *m, enum release_statu
 	served_answer(s, MSG_RELEASED, m->generation, m->id, &a, sizeof(a), cause, strlen(cause), -1);
 }
 
+/* What signs for one day, in the binding's region and service; the credentials themselves stay here. */
+static struct secret *signing_key(const struct secret *v, const struct binding *k, uint32_t *valid_ms, char cause[200])
+{
+	uint64_t now = clock_wall_ms(), day_end = (now / DAY_MS + 1) * DAY_MS;
+	struct secret *out = NULL;
+	char text[AWSKEY_MAX];
+	const char *why;
+
+	if (awskey_release(secret_bytes(v), now / 1000, k->region, k->service, text, &why))
+		out = secret_new(text, strlen(text));
+	else
+		snprintf(cause, 200, "%s", why);
+	if (*valid_ms > day_end - now)
+		*valid_ms = (uint32_t)(day_end - now);
+	explicit_bzero(text, sizeof(text));
+	return out;
+}
+
 static void release(struct served *s, const struct ipc_msg *m, const struct msg_release *q)
 {
 	struct bindings *l = bindings_of(sandbox_of(s), m->generation);
@@ -257,6 +279,7 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 	struct secret_decl d = { 0 };
 	bool known = t != NULL && table_secret(t, q->secret_index, &d);
 	const struct secret *v;
+	struct secret *signing = NULL;
 	uint32_t valid_ms = 0;
 	char cause[200];
 
@@ -270,6 +293,10 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 		return;
 	}
 	v = sources_value(l->sources, &d, &valid_ms, cause);
+	if (v != NULL && kind == INJECT_SIGV4) {
+		signing = signing_key(v, k, &valid_ms, cause);
+		v = signing;
+	}
 	events_add(the_role.events, s->id, str_of(s->name), d.name, k->host, kind, v != NULL, false, v != NULL ? STR_NONE : str_of(cause));
 	if (v == NULL) {
 		refuse(s, m, RELEASE_FAILED, cause);
@@ -277,6 +304,7 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 	}
 	a.valid_ms = valid_ms;
 	served_answer(s, MSG_RELEASED, m->generation, m->id, &a, sizeof(a), secret_bytes(v).p, secret_bytes(v).n, -1);
+	secret_free(signing);
 }
 
 static void from_worker(struct served *s, struct ipc_msg *m)

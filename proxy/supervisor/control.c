@@ -427,6 +427,12 @@ void control_finished(struct sandbox *b)
 	sandbox_revoke(b, "sandbox ended");
 }
 
+void control_stop(struct sandbox *b, const char *reason)
+{
+	if (b->owner != NULL)
+		reply(b->owner, json_pack("{s:s,s:s}", "event", "stop", "reason", reason));
+}
+
 static void on_finish_late(struct timer *t) { control_finished((struct sandbox *)((char *)t - offsetof(struct sandbox, finish_late))); }
 
 /* The worker has the last word about how many requests there were; one that is gone or stuck is not waited for. */

@@ -344,6 +344,12 @@ static void on_role(struct ipc *c, const struct ipc_msg *m)
 		if (p->sandbox->finishing)
 			control_finished(p->sandbox);
 		break;
+	case MSG_MISUSE: /* the worker has looked: the policy wants it so */
+		if (p->sandbox == NULL || p->sandbox->gone)
+			break;
+		control_stop(p->sandbox, "placeholder_misuse");
+		sandbox_revoke(p->sandbox, "sandbox stopped: a placeholder was misused (on_misuse: stop_sandbox)");
+		break;
 	case MSG_SANDBOX_OK:
 	case MSG_SANDBOX_BAD:
 	case MSG_RETIRED:

@@ -207,6 +207,7 @@ void cas_forget(struct supervisor *s);            /* closes those that no sandbo
 /* control.c */
 struct control *control_new(struct supervisor *s, struct err *err);
 void control_finished(struct sandbox *b); /* finish is answered with what is known; b is gone afterwards */
+void control_stop(struct sandbox *b, const char *reason); /* its launcher is told to end it */
 void control_close(struct control *c); /* no new callers; those that are there keep their connection */
 void control_registered(struct sandbox *b, const char *error); /* NULL: in force */
 void control_reloaded(struct sandbox *b, const struct generation *g, const char *error); /* g is in force, or error says why none is */
