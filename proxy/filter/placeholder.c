@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One Aho-Corasick automaton over all forms of all placeholders, dense, over the classes of octets that occur in them.
- * Octets are compared without regard to case and with '-' and '_' taken for '+' and '/': so one pattern is base64 and
- * base64url, and what is searched for in lower case is found in every case. Of hex and base64 only the last TAIL octets of
+ * Octets are compared without regard to case, and '-', '_', '+' and '/' are one: so a pattern is base64 and base64url, what
+ * is searched for in lower case is found in every case, and a host name that cannot have the '_' of a token is found too. Of hex and base64 only the last TAIL octets of
  * the text are a pattern: enough to be sure, and behind the prefix that all tokens of a kind share.
  *
  * Escapes: the same automaton runs a second time over what percent and JSON escapes stand for, from the first escape on
@@ -43,7 +43,7 @@ struct placeholders {
 
 /* --- the automaton ------------------------------------------------------------------------------------------------- */
 
-static uint8_t folded(uint8_t c) { return c == '-' ? '+' : c == '_' ? '/' : (uint8_t)ascii_lower((char)c); }
+static uint8_t folded(uint8_t c) { return c == '-' || c == '_' || c == '/' ? '+' : (uint8_t)ascii_lower((char)c); }
 
 static uint32_t new_node(struct placeholders *s, uint16_t depth)
 {
@@ -135,7 +135,7 @@ static void link_nodes(struct placeholders *s)
 
 struct placeholders *placeholders_new(const struct placeholder *p, size_t n)
 {
-	static const char always[] = "abcdefghijklmnopqrstuvwxyz0123456789+/.~";
+	static const char always[] = "abcdefghijklmnopqrstuvwxyz0123456789+.~";
 	struct placeholders *s = must_calloc(1, sizeof(*s));
 
 	s->p = must_calloc(n + 1, sizeof(*s->p));

@@ -13,7 +13,7 @@
 
 #define A "ghp_0aZ9bY8cX7dW6eV5fU4gT3hS2iR1jQ0kP9lO"
 #define B "sk-ant-api03-Qm3_x7-Lk2pZ0ab_cdEFgh-AA"
-static const struct placeholder two[] = { { { "github", 6 }, { A, sizeof(A) - 1 }, 0 }, { { "claude", 6 }, { B, sizeof(B) - 1 }, 0 } };
+static const struct placeholder two[] = { { { "github", 6 }, { A, sizeof(A) - 1 }, 0, false }, { { "claude", 6 }, { B, sizeof(B) - 1 }, 0, false } };
 
 struct seen {
 	unsigned n[2], plain[2], exact[2];
