@@ -32,7 +32,7 @@ static void on_secret(void *arg, const struct schema_row *row, const struct sche
 }
 
 static const char *const kinds[] = { [INJECT_BEARER] = "bearer", [INJECT_BASIC] = "basic", [INJECT_HEADER] = "header", [INJECT_QUERY] = "query", [INJECT_PLACEHOLDER] = "placeholder", [INJECT_SIGV4] = "sigv4", [INJECT_HMAC] = "hmac" };
-#define KINDS "bearer|basic|header|query|placeholder|sigv4|hmac"
+#define KINDS "bearer|basic|header|query|placeholder|sigv4"
 
 const char *load_inject_kind(enum inject_kind k) { return (size_t)k < sizeof(kinds) / sizeof(kinds[0]) && kinds[k] != NULL ? kinds[k] : "nothing"; }
 
@@ -104,7 +104,7 @@ static void on_field(void *arg, const struct schema_row *row, const struct schem
 	(void)row;
 	c->in.name = v->text;
 	if (k != INJECT_HEADER && k != INJECT_QUERY && k != INJECT_HMAC && k != INJECT_PLACEHOLDER)
-		wrong(c, v->key, "`name` belongs to `as: header`, `query`, `hmac`, or `placeholder` with `in: [header]`");
+		wrong(c, v->key, "`name` belongs to `as: header`, `query`, or `placeholder` with `in: [header]`");
 	else if (k == INJECT_QUERY && !query_key_ok(v->text))
 		wrong(c, v->node, "`name` is a key of the query (a-z, 0-9, -, _, .)");
 	else if (k != INJECT_QUERY && !load_field_name_ok(v->text))
@@ -125,7 +125,7 @@ static void on_format(void *arg, const struct schema_row *row, const struct sche
 	(void)row;
 	c->in.format = v->text;
 	if (c->in.kind != INJECT_HEADER && c->in.kind != INJECT_HMAC)
-		wrong(c, v->key, "`format` belongs to `as: header` and `as: hmac`");
+		wrong(c, v->key, "`format` belongs to `as: header`");
 	else if (!one_hole(v->text) || v->text.n > 1024)
 		wrong(c, v->node, "`format` has one {} in it, where the value goes: \"Token {}\"");
 }
@@ -267,7 +267,7 @@ static bool complete(struct inject_ctx *c, const struct yaml_node *n)
 	struct pol_inject *in = &c->in;
 
 	if ((in->kind == INJECT_HEADER || in->kind == INJECT_HMAC) && in->name.n == 0)
-		wrong(c, n, "`as: header` and `as: hmac` need `name`, the header field");
+		wrong(c, n, "`as: header` needs `name`, the header field");
 	else if (in->kind == INJECT_QUERY && in->name.n == 0)
 		wrong(c, n, "`as: query` needs `name`, the key");
 	else if (in->kind == INJECT_PLACEHOLDER && in->places == 0)
@@ -276,8 +276,6 @@ static bool complete(struct inject_ctx *c, const struct yaml_node *n)
 		wrong(c, n, "`name` belongs to `in: [header]`");
 	else if (in->kind == INJECT_SIGV4 && (in->service.n == 0 || in->region.n == 0))
 		wrong(c, n, "`as: sigv4` needs `service` and `region`");
-	else if (in->kind == INJECT_HMAC)
-		wrong(c, n, "`as: hmac` is not supported by this version of sallyport");
 	return !c->bad;
 }
 

@@ -100,7 +100,7 @@ static void accessors(void **state)
 	struct secret_decl s;
 	struct ip ip;
 	const char *why;
-	struct str place;
+	struct str place, name, text;
 	unsigned n = 0;
 
 	(void)state;
