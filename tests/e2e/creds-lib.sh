@@ -47,7 +47,7 @@ P
 # nowhere TEXT VALUE FILE...: neither in these, nor in any file of the state, nor in the memory of roles that must not hold it
 nowhere() {
 	local t=$1 v=$2 hits; shift 2
-	hits=$(find "$STATE" -type f -print0 2>/dev/null | xargs -0 -r bash -c ':' ; planted "$v" "$@" $(find "$STATE" -type f 2>/dev/null))
+	hits=$(planted "$v" "$@" $(find "$STATE" -type f 2>/dev/null))
 	if [ -z "$hits" ]; then ok "$t"; else not_ok "$t" "it is in: $hits"; fi
 }
 # roles_clean TEXT VALUE: while a sandbox lives; secrets and workers may hold it
