@@ -5,9 +5,9 @@
 #include <openssl/hmac.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "../../common/base/must.h"
+#include "../../common/base/utc.h"
 
 #define ALGORITHM "AWS4-HMAC-SHA256"
 #define PAIRS_MAX 256
@@ -312,14 +312,11 @@ bool sigv4_sign(struct arena *a, struct http_request *r, struct str host, struct
 	struct str auth = field(r, "Authorization"), stamp;
 	struct buf canonical = { 0 }, names = { 0 }, out = { 0 };
 	bool s3 = str_eq(service, STR("s3")), ok = false;
-	time_t t = (time_t)now_s;
 	uint8_t md[32];
 	unsigned len = sizeof(md);
-	char text[65], when[20];
-	struct tm tm;
+	char text[65], when[UTC_BASIC_LEN + 1];
 
-	gmtime_r(&t, &tm);
-	strftime(when, sizeof(when), "%Y%m%dT%H%M%SZ", &tm);
+	utc_basic(now_s, when);
 	stamp = str_of(arena_strz(a, str_of(when)));
 	if (!str_eq(str_mk(stamp.p, 8), k->day))
 		return false;

@@ -4,9 +4,9 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "../../common/base/must.h"
+#include "../../common/base/utc.h"
 
 #define KEY_ID_MAX 128
 #define KEY_MAX 256
@@ -133,25 +133,22 @@ bool awskey_release(struct str value, uint64_t now_s, struct str region, struct 
 {
 	uint8_t key[4 + KEY_MAX + 1];
 	struct parts p = { 0 };
-	time_t t = (time_t)now_s;
 	size_t n = 0, at = 0;
-	char day[9];
-	struct tm tm;
+	char when[UTC_BASIC_LEN + 1];
 	bool ok = value.n > 0 && value.p[0] == '{' ? from_json(value, &p) : from_colons(value, &p);
 
 	*cause = "the value is not KEY_ID:KEY[:SESSION_TOKEN], nor JSON with AWS credentials";
 	if (!ok)
 		goto out;
-	gmtime_r(&t, &tm);
-	strftime(day, sizeof(day), "%Y%m%d", &tm);
+	utc_basic(now_s, when);
 	n = (size_t)snprintf((char *)key, sizeof(key), "AWS4%s", p.key);
-	mac(key, &n, str_of(day));
+	mac(key, &n, str_mk(when, 8));
 	mac(key, &n, region);
 	mac(key, &n, service);
 	mac(key, &n, STR("aws4_request"));
 	for (unsigned i = 0; i < 32; i++)
 		at += (size_t)snprintf(out + at, 3, "%02x", key[i]);
-	snprintf(out + at, AWSKEY_MAX - at, " %s %s%s%s", day, p.id, p.session[0] ? " " : "", p.session);
+	snprintf(out + at, AWSKEY_MAX - at, " %.8s %s%s%s", when, p.id, p.session[0] ? " " : "", p.session);
 out:
 	explicit_bzero(&p, sizeof(p));
 	explicit_bzero(key, sizeof(key));

@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 #include <openssl/hmac.h>
 
 #include "../../common/base/must.h"
+#include "../../common/base/utc.h"
 #include "../../proxy/exchange/sigv4.h"
 #include "../../proxy/secrets/awskey.h"
 
@@ -69,6 +71,22 @@ static void published(void **state)
 		arena_fini(&a);
 		free(fields);
 		free(r);
+	}
+}
+
+/* Against the C library, over leap years and the ends of months, years and centuries. */
+static void dates(void **state)
+{
+	(void)state;
+	for (uint64_t s = 0; s < 253402300800u; s += 86400u * 13 + 4711) {
+		time_t t = (time_t)s;
+		char want[32], got[UTC_BASIC_LEN + 1];
+		struct tm tm;
+
+		gmtime_r(&t, &tm);
+		strftime(want, sizeof(want), "%Y%m%dT%H%M%SZ", &tm);
+		utc_basic(s, got);
+		assert_string_equal(got, want);
 	}
 }
 
@@ -142,7 +160,7 @@ static void refuses(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(derives), cmocka_unit_test(published), cmocka_unit_test(reads_credentials), cmocka_unit_test(refuses) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(dates), cmocka_unit_test(derives), cmocka_unit_test(published), cmocka_unit_test(reads_credentials), cmocka_unit_test(refuses) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
