@@ -57,6 +57,10 @@ def answer(r):
         bucket = path.strip("/"); keys = sorted(k[len(bucket) + 2:] for k in store if k.startswith("/" + bucket + "/" + q.get("prefix", [""])[0]))
         return (200, *xml("<ListBucketResult><IsTruncated>false</IsTruncated>" + "".join("<Contents><Key>%s</Key><Size>%d</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>" % (k.replace("&", "&amp;"), len(store["/%s/%s" % (bucket, k)])) for k in keys) + "</ListBucketResult>"))
     if path not in store: return (404, *xml("<Error><Code>NoSuchKey</Code></Error>"))
+    m = re.fullmatch(r"bytes=(\d+)-(\d*)", r.get_header("range"))
+    if m: # aws fetches what is large in ranges, and takes no whole for a part
+        a, b, n = int(m[1]), int(m[2] or len(store[path]) - 1), len(store[path]); out = store[path][a:b + 1]
+        return 206, [("ETag", '"x"'), ("Content-Range", "bytes %d-%d/%d" % (a, a + len(out) - 1, n)), ("Content-Length", str(len(out)))], out
     return 200, [("ETag", '"x"'), ("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT"), ("Content-Type", "application/octet-stream"), ("Content-Length", str(len(store[path])))], store[path]
 P
 cred_origin "$T/app.py"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What creds*.sh share: an origin that writes down what arrives, a search for planted values in all forms. Sourced by bash.
-. "$(dirname "$0")/lib.sh"
+[ -n "${T:-}" ] || . "$(dirname "$0")/lib.sh" # not twice: tests/clients/lib.sh has it too
 E2E=$(cd "$(dirname "$0")" && pwd)
 LOG=$T/arrived.jsonl
 # cred_origin [APP]: on $PORT, for every name of the certificate
