@@ -591,7 +591,7 @@ static void take_policy(struct gateway_register *r, const json_t *o, int *fds, u
 	}
 }
 
-bool gateway_event(struct gateway *g, struct gateway_register *r)
+bool gateway_event(struct gateway *g, struct gateway_register *r, bool *stop)
 {
 	static char in[MESSAGE_MAX];
 	union {
@@ -616,6 +616,7 @@ bool gateway_event(struct gateway *g, struct gateway_register *r)
 		}
 	o = json_loadb(in, (size_t)n, JSON_REJECT_DUPLICATES, &je);
 	event = json_string_value(json_object_get(o, "event"));
+	*stop = *stop || (event != NULL && strcmp(event, "stop") == 0);
 	if (event != NULL && strcmp(event, "policy") == 0)
 		take_policy(r, o, fds, fd_n);
 	json_decref(o);
@@ -658,16 +659,6 @@ void gateway_finish(struct gateway *g, uint32_t sandbox, int64_t *requests, int6
 		*refused = json_integer_value(v);
 	json_decref(o);
 	gateway_close(g);
-}
-
-bool gateway_says_stop(const char *text, size_t n)
-{
-	json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
-	const char *event = json_string_value(json_object_get(o, "event"));
-	bool stop = event != NULL && strcmp(event, "stop") == 0;
-
-	json_decref(o);
-	return stop;
 }
 
 int gateway_stop(struct gateway *g, struct err *err)

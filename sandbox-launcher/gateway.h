@@ -51,12 +51,10 @@ int gateway_register(struct gateway *g, const struct gateway_register *r, uint32
  * and the gateway records why. *again: the gateway is gone, or busy with another one.
  */
 int gateway_reload(struct gateway *g, const struct gateway_register *r, uint32_t sandbox, const char *failed, uint32_t *generation, bool *again, struct err *err);
-/* What the gateway says unasked on the connection of a sandbox: r is kept what is in force there. False: the gateway is gone. */
-bool gateway_event(struct gateway *g, struct gateway_register *r);
+/* What the gateway says unasked on the connection of a sandbox: r is kept what is in force there; *stop: it is to end. False: the gateway is gone. */
+bool gateway_event(struct gateway *g, struct gateway_register *r, bool *stop);
 /* The end of a sandbox. *requests, *refused: -1 when the gateway does not count. */
 void gateway_finish(struct gateway *g, uint32_t sandbox, int64_t *requests, int64_t *refused);
-/* Whether what came on the connection by itself says that the sandbox is to end. */
-bool gateway_says_stop(const char *text, size_t n);
 int gateway_stop(struct gateway *g, struct err *err);
 void gateway_close(struct gateway *g);
 #endif

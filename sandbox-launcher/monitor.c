@@ -173,9 +173,11 @@ static void gateway_returned(struct watch_state *w)
 
 static void on_control(struct watch_state *w)
 {
-	if (!gateway_event(w->m->gateway, w->m->registered))
+	bool stop = false;
+
+	if (!gateway_event(w->m->gateway, w->m->registered, &stop)) {
 		gateway_lost(w);
-	else if (n > 0 && gateway_says_stop(b, (size_t)n) && !w->stopped_for_misuse) {
+	} else if (stop && !w->stopped_for_misuse) {
 		say_error("a placeholder was misused: the sandbox is stopped (on_misuse: stop_sandbox)");
 		w->stopped_for_misuse = true;
 		w->kill_ms = now_ms();

@@ -81,12 +81,13 @@ static bool has_placeholder(const struct sandbox *b, const struct placeholder *p
 /* The first one of a secret stays: it stands in the sandbox's environment, and the shape of its value may be another by now. */
 void sandbox_placeholders(struct sandbox *b, struct str list)
 {
+	size_t had = buf_len(&b->placeholders);
 	struct placeholder p;
 
 	while (placeholder_next(&list, &p))
 		if (!has_placeholder(b, &p) && buf_len(&b->placeholders) < PLACEHOLDER_LIST_MAX)
 			placeholder_put(&b->placeholders, &p);
-	if (b->worker != NULL && (b->told & 1u << ROLE_WORKER))
+	if (buf_len(&b->placeholders) > had && b->worker != NULL && (b->told & 1u << ROLE_WORKER))
 		sandbox_tell_placeholders(b, b->worker);
 }
 

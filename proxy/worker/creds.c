@@ -263,7 +263,7 @@ void creds_take_placeholders(struct creds *c, struct str list)
 
 	while (n < PLACEHOLDERS_MAX && placeholder_next(&list, &p[n]))
 		n++;
-	c->placeholders = placeholders_new(p, n); /* lists come with policies: few, and never freed, like tables */
+	c->placeholders = placeholders_new(p, n); /* a list comes when there is something new in it; the few old ones are never freed */
 	free(p);
 }
 
@@ -306,7 +306,7 @@ bool creds_name_trips(struct creds *c, const struct canon_host *name, const char
 		record_s(&b, REC_SECRET, hit.p->secret);
 		record_s(&b, REC_MESSAGE, str_of(where));
 		record_u(&b, REC_TIME_MS, clock_wall_ms());
-		reporter_record(c->w->rep, INFLIGHT_NO_SLOT, &b);
+		reporter_record(c->w->rep, NULL, INFLIGHT_NO_SLOT, &b);
 		buf_fini(&b);
 	}
 	creds_misuse(c, hit.p->secret);
@@ -320,9 +320,9 @@ void creds_misuse(struct creds *c, struct str secret)
 	if (c->misuse_told)
 		return;
 	s = must_malloc(sizeof(*s));
-	if (!sandbox_spec_load(c->w->table, s) || str_eq(s->on_misuse, STR("stop_sandbox"))) {
+	if (!sandbox_spec_load(c->w->policy->table, s) || str_eq(s->on_misuse, STR("stop_sandbox"))) {
 		c->misuse_told = true;
-		ipc_send(c->w->sup, MSG_MISUSE, c->w->generation, 0, secret.p, secret.n > 64 ? 64 : secret.n, NULL, 0);
+		ipc_send(c->w->sup, MSG_MISUSE, 0, 0, secret.p, secret.n > 64 ? 64 : secret.n, NULL, 0);
 	}
 	free(s);
 }
