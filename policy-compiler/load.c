@@ -291,35 +291,48 @@ static void check_ids(struct load *l)
 	free(all);
 }
 
-static int by_env(const void *a, const void *b)
+struct variable {
+	struct str name, text;
+	const struct pol_inject *in;
+};
+
+static int by_variable(const void *a, const void *b)
 {
-	const struct pol_inject *x = *(const struct pol_inject *const *)a, *y = *(const struct pol_inject *const *)b;
-	size_t n = x->env.n < y->env.n ? x->env.n : y->env.n;
-	int r = memcmp(x->env.p, y->env.p, n);
+	const struct variable *x = a, *y = b;
+	size_t n = x->name.n < y->name.n ? x->name.n : y->name.n;
+	int r = memcmp(x->name.p, y->name.p, n);
 
 	if (r == 0)
-		r = x->env.n < y->env.n ? -1 : x->env.n > y->env.n;
-	return r ? r : x->at.line < y->at.line ? -1 : x->at.line > y->at.line;
+		r = x->name.n < y->name.n ? -1 : x->name.n > y->name.n;
+	return r ? r : x->in->at.line < y->in->at.line ? -1 : x->in->at.line > y->in->at.line;
 }
 
-/* One variable cannot hold the placeholders of two secrets. */
+/* One variable cannot hold the placeholders of two secrets, nor one in two ways. */
 static void check_variables(struct load *l)
 {
 	const struct policy *p = l->p;
-	const struct pol_inject **all;
+	struct variable *all;
 	size_t n = 0, cap = 1;
 
 	for (unsigned i = 0; i < p->dest_n; i++)
-		cap += p->dests[i].inject_n;
-	all = must_calloc(cap, sizeof(const struct pol_inject *));
+		for (unsigned k = 0; k < p->dests[i].inject_n; k++)
+			cap += p->dests[i].injects[k].env_n / 2;
+	all = must_calloc(cap, sizeof(*all));
 	for (unsigned i = 0; i < p->dest_n; i++)
 		for (unsigned k = 0; k < p->dests[i].inject_n; k++)
-			if (p->dests[i].injects[k].env.n)
-				all[n++] = &p->dests[i].injects[k];
-	qsort(all, n, sizeof(const struct pol_inject *), by_env);
-	for (size_t i = 1; i < n; i++)
-		if (str_eq(all[i]->env, all[i - 1]->env) && all[i]->secret != all[i - 1]->secret)
-			diag_error(l->d, all[i]->at.line, all[i]->at.col, "the variable %.*s stands for secret `%.*s` already, at line %u", DIAG_STR(all[i]->env), DIAG_STR(all[i - 1]->secret->name), all[i - 1]->at.line);
+			for (unsigned e = 0; e < p->dests[i].injects[k].env_n; e += 2)
+				all[n++] = (struct variable){ p->dests[i].injects[k].env[e], p->dests[i].injects[k].env[e + 1], &p->dests[i].injects[k] };
+	qsort(all, n, sizeof(*all), by_variable);
+	for (size_t i = 1; i < n; i++) {
+		const struct variable *x = &all[i - 1], *y = &all[i];
+
+		if (!str_eq(x->name, y->name))
+			continue;
+		if (x->in->secret != y->in->secret)
+			diag_error(l->d, y->in->at.line, y->in->at.col, "the variable %.*s stands for secret `%.*s` already, at line %u", DIAG_STR(y->name), DIAG_STR(x->in->secret->name), x->in->at.line);
+		else if (!str_eq(x->text, y->text))
+			diag_error(l->d, y->in->at.line, y->in->at.col, "the variable %.*s has another template already, at line %u", DIAG_STR(y->name), x->in->at.line);
+	}
 	free(all);
 }
 

@@ -474,6 +474,7 @@ static void add_dest(struct dest_ctx *c, unsigned host, uint16_t port, bool sing
 		if (!d->rules[i].id_given)
 			d->rules[i].id = rule_id(l, d, &d->rules[i]);
 	l->p->rule_n += d->rule_n;
+	load_injects_of(l, d);
 }
 
 /* Every secret that is injected here must be allowed to go to every host of the list, and to all that a wildcard stands for. */

@@ -20,6 +20,7 @@ struct pol_secret {
 	unsigned host_n;
 	uint32_t index;
 	bool used;
+	bool scope_sandbox, body_deny; /* of its placeholder */
 	struct pol_place at;
 };
 struct pol_texts { /* patterns, in which GLOB_STAR is any characters */
@@ -60,7 +61,13 @@ struct pol_rule {
 struct pol_inject {
 	enum inject_kind kind;
 	struct pol_secret *secret;
-	struct str username, name, format, env;
+	uint16_t places; /* enum inject_place */
+	bool slashes_keep;
+	struct str username, name, format, service, region;
+	struct str *env; /* variables: name, template, name, template ... */
+	unsigned env_n;  /* of both together */
+	struct str *when; /* ids of rules */
+	unsigned when_n;
 	struct pol_place at;
 };
 struct pol_dest {

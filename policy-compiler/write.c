@@ -140,6 +140,16 @@ static void put_trie(struct value *v, const struct trie *t)
 	}
 }
 
+static void put_list(struct value *v, struct buf *b, const struct str *s, unsigned n)
+{
+	struct buf list = { 0 };
+
+	for (unsigned i = 0; i < n; i++)
+		put_str(&list, s[i]);
+	put_ref(v, b, buf_str(&list));
+	buf_fini(&list);
+}
+
 static void put_lists(struct value *v, const struct pol_dest *d)
 {
 	for (unsigned i = 0; i < d->address_n; i++) {
@@ -154,13 +164,18 @@ static void put_lists(struct value *v, const struct pol_dest *d)
 		const struct pol_inject *in = &d->injects[i];
 		struct buf *b = &v->sect[SECT_INJECTS];
 
-		put_u32(b, (uint32_t)in->kind);
+		put_u8(b, (uint8_t)in->kind);
+		put_u8(b, (uint8_t)((in->slashes_keep ? INJECT_FLAG_SLASHES : 0) | (in->secret->scope_sandbox ? INJECT_FLAG_SCOPE_SANDBOX : 0) | (in->secret->body_deny ? INJECT_FLAG_BODY_DENY : 0)));
+		put_u16(b, in->places);
 		put_u32(b, in->secret->index);
 		put_ref(v, b, in->secret->name);
 		put_ref(v, b, in->username);
 		put_ref(v, b, in->name);
 		put_ref(v, b, in->format);
-		put_ref(v, b, in->env);
+		put_ref(v, b, in->service);
+		put_ref(v, b, in->region);
+		put_list(v, b, in->env, in->env_n);
+		put_list(v, b, in->when, in->when_n);
 	}
 	for (unsigned i = 0; i < d->place_n; i++)
 		put_ref(v, &v->sect[SECT_PLACES], d->places[i]);
@@ -229,7 +244,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	}
 	rebase(&names, 8, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_CAS], CA_SIZE, 0, 1, (uint32_t)base);
-	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 5, (uint32_t)base);
+	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 8, (uint32_t)base);
 	rebase(&v.sect[SECT_RULES], RULE_SIZE, 12, 4, (uint32_t)base);
 	rebase(&v.sect[SECT_METHODS], METHOD_SIZE, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_PARTS], PART_SIZE, 0, 1, (uint32_t)base);

@@ -18,7 +18,7 @@ fuzz() { # the sanitizers' run-time is a package of its own, named by the versio
 	echo "clang ${v:+libclang-rt-$v-dev}"
 }
 clients() { # toolchains from anywhere on the PATH; without one, the distribution's
-	echo "wget python3-requests python3-httpx python3-grpcio python3-pip redis-server openssh-client tinyproxy gnutls-bin chromium firefox-esr"
+	echo "wget python3-requests python3-httpx python3-grpcio python3-pip redis-server openssh-client tinyproxy gnutls-bin chromium firefox-esr skopeo gh awscli python3-boto3"
 	command -v npm >/dev/null 2>&1 || echo npm
 	command -v go >/dev/null 2>&1 || echo golang-go
 	command -v java >/dev/null 2>&1 || echo default-jdk-headless
@@ -27,8 +27,8 @@ clients() { # toolchains from anywhere on the PATH; without one, the distributio
 }
 unbuilt() { # client programs that are older than their sources, or not there without a reason
 	local p made from
-	for p in go grpc h2spec rust undici; do
-		case $p in undici) made=$out/node_modules/undici/package.json from=$src/node ;; h2spec) made=$out/h2spec from=$src/h2spec ;; *) made=$out/$p-client from=$src/$p ;; esac
+	for p in go grpc h2spec rust undici sdk; do
+		case $p in undici) made=$out/node_modules/undici/package.json from=$src/node ;; sdk) made=$out/sdk/made from=$src/python ;; h2spec) made=$out/h2spec from=$src/h2spec ;; *) made=$out/$p-client from=$src/$p ;; esac
 		[ $mode = install ] || [ ! -e "$out/$p.skip" ] || made=$out/$p.skip
 		if [ ! -e "$made" ] || [ -n "$(find "$from" -type f -newer "$made")" ]; then echo "$p"; fi
 	done
@@ -57,6 +57,11 @@ make_rust() { # the crates that cargo chose are those of crates.txt, or nothing 
 make_undici() { # the lock file has the hashes; npm refuses what does not match
 	command -v npm >/dev/null 2>&1 || { echo "npm is not installed"; return 1; }
 	cp "$src/node/package.json" "$src/node/package-lock.json" "$out/" && (cd "$out" && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1) && touch "$out/node_modules/undici/package.json"
+}
+make_sdk() { # wheels alone, each by its hash
+	python3 -m pip --version >/dev/null 2>&1 || { echo "there is no pip"; return 1; }
+	rm -rf "$out/sdk"
+	python3 -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --target "$out/sdk" -r "$src/python/requirements.txt" && touch "$out/sdk/made"
 }
 mode=install sets=
 for a in "$@"; do

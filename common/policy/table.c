@@ -513,16 +513,45 @@ bool dest_inject(const struct dest *d, unsigned i, struct inject *out)
 	struct dest_value v;
 	const uint8_t *p;
 
-	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_INJECTS, INJECT_SIZE, i)) == NULL || p[0] > INJECT_HEADER)
+	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_INJECTS, INJECT_SIZE, i)) == NULL || p[0] >= INJECT_KINDS)
 		return false;
 	out->kind = p[0];
+	out->slashes_keep = (p[1] & INJECT_FLAG_SLASHES) != 0;
+	out->scope_sandbox = (p[1] & INJECT_FLAG_SCOPE_SANDBOX) != 0;
+	out->body_deny = (p[1] & INJECT_FLAG_BODY_DENY) != 0;
+	out->places = le16(p + 2);
 	out->secret_index = le32(p + 4);
 	out->secret_name = dest_value_ref(&v, p + 8);
 	out->username = dest_value_ref(&v, p + 16);
 	out->name = dest_value_ref(&v, p + 24);
 	out->format = dest_value_ref(&v, p + 32);
-	out->env = dest_value_ref(&v, p + 40);
+	out->service = dest_value_ref(&v, p + 40);
+	out->region = dest_value_ref(&v, p + 48);
+	out->env = dest_value_ref(&v, p + 56);
+	out->when = dest_value_ref(&v, p + 64);
 	return true;
+}
+
+bool inject_variable(const struct inject *in, unsigned i, struct str *name, struct str *template)
+{
+	struct cursor c = cursor_on(in->env);
+
+	for (;; i--) {
+		*name = get_str(&c);
+		*template = get_str(&c);
+		if (c.bad || i == 0)
+			return !c.bad;
+	}
+}
+
+bool inject_when(const struct inject *in, struct str rule)
+{
+	struct cursor c = cursor_on(in->when);
+
+	while (c.at < c.n && !c.bad)
+		if (str_eq(get_str(&c), rule))
+			return !c.bad;
+	return in->when.n == 0;
 }
 
 struct each_inject {

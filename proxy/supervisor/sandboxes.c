@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../common/placeholder.h"
 #include "supervisor.h"
 
 struct sandbox *sandbox_find(struct supervisor *s, uint32_t id)
@@ -36,6 +37,7 @@ void sandbox_free(struct sandbox *b)
 	}
 	for (unsigned i = 0; i < b->listener_n; i++)
 		close(b->listeners[i]);
+	buf_fini(&b->placeholders);
 	free(b);
 }
 
@@ -55,6 +57,38 @@ void sandbox_started(struct sandbox *b)
 	b->answered = true;
 	supervisor_event(b->sup, str_of(b->name), "sandbox started");
 	control_registered(b, NULL);
+}
+
+void sandbox_tell_placeholders(struct sandbox *b, struct proc *worker)
+{
+	struct msg_sandbox_ref ref = { b->id, 0 }; /* of all generations */
+
+	if (buf_len(&b->placeholders) > 0)
+		proc_say(worker, MSG_SANDBOX_PLACEHOLDERS, 0, &ref, sizeof(ref), buf_data(&b->placeholders), buf_len(&b->placeholders), NULL, 0);
+}
+
+static bool has_placeholder(const struct sandbox *b, const struct placeholder *p)
+{
+	struct str rest = buf_str(&b->placeholders);
+	struct placeholder q;
+
+	while (placeholder_next(&rest, &q))
+		if (q.part == p->part && str_eq(q.secret, p->secret))
+			return true;
+	return false;
+}
+
+/* The first one of a secret stays: it stands in the sandbox's environment, and the shape of its value may be another by now. */
+void sandbox_placeholders(struct sandbox *b, struct str list)
+{
+	size_t had = buf_len(&b->placeholders);
+	struct placeholder p;
+
+	while (placeholder_next(&list, &p))
+		if (!has_placeholder(b, &p) && buf_len(&b->placeholders) < PLACEHOLDER_LIST_MAX)
+			placeholder_put(&b->placeholders, &p);
+	if (buf_len(&b->placeholders) > had && b->worker != NULL && (b->told & 1u << ROLE_WORKER))
+		sandbox_tell_placeholders(b, b->worker);
 }
 
 void sandbox_revoke(struct sandbox *b, const char *why)

@@ -63,7 +63,7 @@ struct ca_files { /* one CA, by descriptor: cas.c */
 struct startup { /* what the start found, all of it opened before work begins */
 	char state_dir[4096], run_dir[4096];
 	int state_fd, run_fd, lock_fd, program_dir_fd;
-	int audit_dir_fd, chain_key_fd, trust_fd;
+	int audit_dir_fd, chain_key_fd, placeholder_key_fd, trust_fd;
 	struct ca_files *cas; /* newest first; one at least */
 	struct config config;
 	bool as_root, auto_end;
@@ -129,6 +129,7 @@ struct sandbox {
 	uint8_t kinds[MSG_LISTENERS_MAX];
 	unsigned listener_n;
 	struct proc *worker;
+	struct buf placeholders; /* as secrets told them: common/placeholder.h */
 	unsigned told;         /* bit per role: knows of it, and has a link to its worker */
 	bool announced, answered, gone;
 	struct control_client *owner;  /* its connection is the sandbox's life; NULL with keep */
@@ -194,6 +195,8 @@ void sandbox_announce(struct sandbox *b); /* its first generation is checked */
 void sandbox_started(struct sandbox *b);  /* and in force */
 void sandbox_revoke(struct sandbox *b, const char *why); /* b is gone afterwards, or as soon as its checker has ended */
 void sandbox_refuse(struct sandbox *b, const char *text); /* the same, and register is answered so */
+void sandbox_placeholders(struct sandbox *b, struct str list); /* from secrets, before it acknowledges */
+void sandbox_tell_placeholders(struct sandbox *b, struct proc *worker);
 struct sandbox *sandbox_find(struct supervisor *s, uint32_t id);
 void sandbox_free(struct sandbox *b);
 
@@ -231,6 +234,7 @@ void cas_forget(struct supervisor *s);            /* closes those that no sandbo
 /* control.c */
 struct control *control_new(struct supervisor *s, struct err *err);
 void control_finished(struct sandbox *b); /* finish is answered with what is known; b is gone afterwards */
+void control_stop(struct sandbox *b, const char *reason); /* its launcher is told to end it */
 void control_close(struct control *c); /* no new callers; those that are there keep their connection */
 void control_registered(struct sandbox *b, const char *error); /* NULL: in force */
 void control_reloaded(struct sandbox *b, const struct generation *g, const char *error); /* g is in force, or error says why none is */
