@@ -12,17 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum coding { CODING_NONE = 0,
-	      CODING_GZIP,
-	      CODING_DEFLATE,
-	      CODING_BR,
-	      CODING_ZSTD,
-	      CODING_UNKNOWN };
+enum coding { CODING_NONE = 0, CODING_GZIP, CODING_DEFLATE, CODING_BR, CODING_ZSTD, CODING_UNKNOWN };
 
 struct decode_limits {
-	uint64_t total; /* octets that come out */
-	uint64_t free;	/* so many before the ratio counts */
-	unsigned ratio; /* octets out for one octet in */
+	uint64_t total;      /* octets that come out */
+	uint64_t free;       /* so many before the ratio counts */
+	unsigned ratio;      /* octets out for one octet in */
 };
 extern const struct decode_limits decode_limits_default;
 

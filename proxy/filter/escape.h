@@ -15,9 +15,9 @@
 #define ESCAPE_MAX 12 /* "\ud83d\ude00" */
 
 struct escape {
-	uint8_t len;	 /* of its text; 0: none stands there */
-	uint8_t n, o[4]; /* what it means; beyond ASCII \uXXXX means the character's UTF-8 */
-	int16_t latin;	 /* ... or, below U+0100, one octet; -1: no second reading */
+	uint8_t len;      /* of its text; 0: none stands there */
+	uint8_t n, o[4];  /* what it means; beyond ASCII \uXXXX means the character's UTF-8 */
+	int16_t latin;    /* ... or, below U+0100, one octet; -1: no second reading */
 };
 static inline bool escape_begins(uint8_t c) { return c == '%' || c == '\\'; }
 void escape_read(const uint8_t *p, size_t n, struct escape *out);
@@ -55,9 +55,6 @@ ESCAPE_AVX2 static inline uint64_t escape_mask_avx2(const uint8_t *p)
 	return low | (uint64_t)high << 32;
 }
 #else
-static inline uint64_t escape_mask(const uint8_t *p)
-{
-	return escape_mask_portable(p);
-}
+static inline uint64_t escape_mask(const uint8_t *p) { return escape_mask_portable(p); }
 #endif
 #endif

@@ -15,16 +15,16 @@
 
 #define SCRUB_VALUE_MIN 8
 
-struct scrub_set; /* the values of one sandbox; immutable once built; values are copied and wiped on free */
+struct scrub_set;  /* the values of one sandbox; immutable once built; values are copied and wiped on free */
 struct scrub_set *scrub_set_new(const struct str *values, size_t n);
 void scrub_set_free(struct scrub_set *s);
 
 struct scrub {
 	const struct scrub_set *set; /* borrowed */
-	struct buf held;	     /* the longest suffix so far that begins a form, as it came */
-	size_t sent;		     /* of it, released already (as filler) */
-	uint8_t before;		     /* the octet that came before it */
-	uint64_t hits;		     /* stretches overwritten */
+	struct buf held;             /* the longest suffix so far that begins a form, as it came */
+	size_t sent;                 /* of it, released already (as filler) */
+	uint8_t before;              /* the octet that came before it */
+	uint64_t hits;               /* stretches overwritten */
 };
 void scrub_init(struct scrub *s, const struct scrub_set *set);
 void scrub_fini(struct scrub *s);

@@ -22,37 +22,35 @@
 #define WINDOW_MAX 32
 #define HEADS 4096
 
-enum scrub_form { FORM_RAW = 0,
-		  FORM_BASE64,
-		  FORM_HEX };
+enum scrub_form { FORM_RAW = 0, FORM_BASE64, FORM_HEX };
 struct pattern {
 	uint8_t *p;
 	size_t n;
 	uint32_t next_first; /* chain of those with the same first octet */
-	uint8_t form;	     /* hexadecimal digits are kept in lower case, and match in either */
-	bool plain;	     /* ASCII, without '%' and '\': a text has one reading of it only, from any place onward */
-	bool slow;	     /* has no window */
+	uint8_t form;        /* hexadecimal digits are kept in lower case, and match in either */
+	bool plain;          /* ASCII, without '%' and '\': a text has one reading of it only, from any place onward */
+	bool slow;           /* has no window */
 };
 struct gram {
-	uint64_t end;			    /* the last eight octets of the window, as window_end_of reads them */
+	uint64_t end;                       /* the last eight octets of the window, as window_end_of reads them */
 	uint32_t octets, pattern, at, next; /* as gram_of reads them; where they stand in which form; chain of the same hash */
-	int32_t end_at;			    /* from the group */
+	int32_t end_at;                     /* from the group */
 };
 struct scrub_set {
 	struct pattern *pat;
 	size_t n, max;
 	unsigned window, step; /* 0: no form has a window */
-	unsigned bits;	       /* of the bitmap's index */
+	unsigned bits;         /* of the bitmap's index */
 	uint64_t *bitmap;
 	struct gram *grams;
 	size_t gram_n;
 	uint32_t heads[HEADS];
-	uint32_t first[256];	/* forms by first octet, in lower case */
+	uint32_t first[256];    /* forms by first octet, in lower case */
 	uint8_t in_window[256]; /* octets that stand in windows */
-	bool follows[2][256];	/* behind '%', behind '\': octets with which an escape of one of those can go on */
-	bool slow_first[256];	/* first octets of slow forms */
+	bool follows[2][256];   /* behind '%', behind '\': octets with which an escape of one of those can go on */
+	bool slow_first[256];   /* first octets of slow forms */
 	bool slow, avx2;
-	uint64_t inside[1024]; /* by inside_hash: all groups of four in forms */
+	uint64_t inside[1024];  /* by inside_hash: all groups of four in forms */
 };
 
 /* Letters lose their case here, so that hexadecimal digits need no forms of their own for it. */
