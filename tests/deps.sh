@@ -9,7 +9,7 @@
 # tests find it and --check takes it for done; without --check it is tried again.
 set -eu
 core="build-essential pkg-config libssl-dev libnghttp2-dev libc-ares-dev libpcre2-dev libyaml-dev liblmdb-dev libseccomp-dev libcmocka-dev
- libjansson-dev zlib1g-dev libbrotli-dev libzstd-dev libidn2-dev libpsl-dev nginx-light fcgiwrap git curl nghttp2-client python3 python3-h2 python3-jsonschema python3-yaml libnss3-tools openssl ca-certificates iproute2 procps util-linux passwd"
+ libjansson-dev zlib1g-dev libbrotli-dev libzstd-dev libidn2-dev libpsl-dev nginx-light fcgiwrap git curl nghttp2-client python3 python3-h2 python3-brotli python3-zstandard python3-jsonschema python3-yaml libnss3-tools openssl ca-certificates iproute2 procps util-linux passwd"
 bench="haproxy squid-openssl"
 lint="cppcheck mandoc"
 fuzz() { # the sanitizers' run-time is a package of its own, named by the version that `clang` stands for
@@ -18,7 +18,7 @@ fuzz() { # the sanitizers' run-time is a package of its own, named by the versio
 	echo "clang ${v:+libclang-rt-$v-dev}"
 }
 clients() { # toolchains from anywhere on the PATH; without one, the distribution's
-	echo "wget python3-requests python3-httpx python3-grpcio python3-pip redis-server openssh-client tinyproxy gnutls-bin chromium firefox-esr skopeo gh awscli python3-boto3"
+	echo "libnginx-mod-http-brotli-filter wget python3-requests python3-httpx python3-grpcio python3-pip redis-server openssh-client tinyproxy gnutls-bin chromium firefox-esr skopeo gh awscli python3-boto3"
 	command -v npm >/dev/null 2>&1 || echo npm
 	command -v go >/dev/null 2>&1 || echo golang-go
 	command -v java >/dev/null 2>&1 || echo default-jdk-headless

@@ -1069,6 +1069,7 @@ void exchange_client_drained(struct exchange *x)
 		return;
 	if (buf_len(&waiting) > 0 || x->decode_more) {
 		x->coded = (struct buf){ 0 };
+		x->active_ms = loop_now_ms(x->loop);
 		coded_some(x, buf_data(&waiting), buf_len(&waiting));
 		buf_fini_secret(&waiting);
 		if (x->finished || x->client == NULL || buf_len(&x->coded) > 0 || x->decode_more)
