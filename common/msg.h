@@ -32,8 +32,8 @@ const char *role_name(enum role r);
 
 /*
  * START, first message on every link from the supervisor. fds by role: ca: key, certificate (PEM files, read-only);
- * audit: directory, chain key file; worker: trust anchors (sealed memfd, trust.h) ; dialer: credentials of the proxy behind,
- * if it has some; text = "via HOST PORT gateway|proxy\n" if there is such a proxy, then its DNS servers, "ADDRESS PORT\n" each.
+ * audit: directory, chain key file; secrets: the key of placeholders; worker: trust anchors (sealed memfd, trust.h) ; dialer: credentials of the
+ * proxy behind, if it has some; text = "via HOST PORT gateway|proxy\n" if there is such a proxy, then its DNS servers, "ADDRESS PORT\n" each.
  */
 struct msg_start {
 	uint32_t uid_base;

@@ -8,6 +8,7 @@
 
 #include "../common/base/must.h"
 #include "diff.h"
+#include "load.h"
 
 enum kind { GRANTS = 0,
 	    RESTRICTS,
@@ -151,10 +152,12 @@ static void of_dest(struct statements *ss, const struct pol_dest *d)
 	for (unsigned i = 0; i < d->inject_n; i++) {
 		const struct pol_inject *in = &d->injects[i];
 
-		add(ss, GRANTS, "%s: injects %.*s as %s", name, DIAG_STR(in->secret->name), in->kind == INJECT_BEARER ? "bearer" : in->kind == INJECT_BASIC ? "basic"
-																			    : "header");
-		if (in->env.n > 0)
-			add(ss, GRANTS, "%s: the variable %.*s stands for %.*s", name, DIAG_STR(in->env), DIAG_STR(in->secret->name));
+		if (in->when_n == 0)
+			add(ss, GRANTS, "%s: injects %.*s as %s", name, DIAG_STR(in->secret->name), load_inject_kind(in->kind));
+		for (unsigned k = 0; k < in->when_n; k++)
+			add(ss, GRANTS, "%s: injects %.*s as %s when %.*s", name, DIAG_STR(in->secret->name), load_inject_kind(in->kind), DIAG_STR(in->when[k]));
+		for (unsigned k = 0; k < in->env_n; k += 2)
+			add(ss, GRANTS, "%s: the variable %.*s stands for %.*s", name, DIAG_STR(in->env[k]), DIAG_STR(in->secret->name));
 	}
 	add_bound(ss, name, "request_body", d->limits.sizes.request_body);
 	add_bound(ss, name, "response_body", d->limits.sizes.response_body);

@@ -3,6 +3,7 @@
 
 #include "../common/base/jsonw.h"
 #include "ask.h"
+#include "load.h"
 
 #define NEAR_MAX 20
 
@@ -100,10 +101,24 @@ static const char *why_text(const struct story *s)
 
 #define S(s) (int)(s).n, ((s).n ? (s).p : "")
 
-static const char *kind_name(enum inject_kind k)
+/* Where it goes, for people. */
+static void print_inject(const struct pol_inject *in, FILE *f)
 {
-	return k == INJECT_BEARER ? "bearer" : k == INJECT_BASIC ? "basic"
-								 : "header";
+	static const char *const places[] = { "header", "basic", "query", "path", "json", "form", "text" };
+	const char *sep = "";
+
+	fprintf(f, "  inject: %.*s as %s (", S(in->secret->name), load_inject_kind(in->kind));
+	for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (in->places & 1u << i) {
+			fprintf(f, "%s%s", sep, places[i]);
+			sep = ", ";
+		}
+	}
+	if (in->kind == INJECT_QUERY)
+		fprintf(f, "?%.*s", S(in->name));
+	else if (in->kind != INJECT_PLACEHOLDER)
+		fprintf(f, "%.*s", S(in->kind == INJECT_HEADER || in->kind == INJECT_HMAC ? in->name : STR("Authorization")));
+	fputs(")\n", f);
 }
 
 static void print_text(const struct story *s, FILE *f)
@@ -136,9 +151,8 @@ static void print_text(const struct story *s, FILE *f)
 		fputc('\n', f);
 	}
 	for (unsigned i = 0; allow && i < s->dest->inject_n; i++) {
-		const struct pol_inject *in = &s->dest->injects[i];
-
-		fprintf(f, "  inject: %.*s as %s (%.*s)\n", S(in->secret->name), kind_name(in->kind), S(in->kind == INJECT_HEADER ? in->name : STR("Authorization")));
+		if (load_inject_when(&s->dest->injects[i], s->d.rule))
+			print_inject(&s->dest->injects[i], f);
 	}
 }
 
@@ -190,7 +204,8 @@ static void print_json(const struct story *s, FILE *f)
 	json_near(&w, s);
 	jsonw_kopen(&w, "inject", '[');
 	for (unsigned i = 0; allow && i < s->dest->inject_n; i++)
-		jsonw_str(&w, s->dest->injects[i].secret->name);
+		if (load_inject_when(&s->dest->injects[i], s->d.rule))
+			jsonw_str(&w, s->dest->injects[i].secret->name);
 	jsonw_close(&w, ']');
 	jsonw_close(&w, '}');
 	buf_addc(&b, '\n');

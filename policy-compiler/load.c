@@ -315,35 +315,48 @@ static void check_ids(struct load *l)
 	free(all);
 }
 
-static int by_env(const void *a, const void *b)
+struct variable {
+	struct str name, text;
+	const struct pol_inject *in;
+};
+
+static int by_variable(const void *a, const void *b)
 {
-	const struct pol_inject *x = *(const struct pol_inject *const *)a, *y = *(const struct pol_inject *const *)b;
-	size_t n = x->env.n < y->env.n ? x->env.n : y->env.n;
-	int r = memcmp(x->env.p, y->env.p, n);
+	const struct variable *x = a, *y = b;
+	size_t n = x->name.n < y->name.n ? x->name.n : y->name.n;
+	int r = memcmp(x->name.p, y->name.p, n);
 
 	if (r == 0)
-		r = x->env.n < y->env.n ? -1 : x->env.n > y->env.n;
-	return r ? r : load_place_order(&x->at, &y->at);
+		r = x->name.n < y->name.n ? -1 : x->name.n > y->name.n;
+	return r ? r : load_place_order(&x->in->at, &y->in->at);
 }
 
-/* One variable cannot hold the placeholders of two secrets. */
+/* One variable cannot hold the placeholders of two secrets, nor one in two ways. */
 static void check_variables(struct load *l)
 {
 	const struct policy *p = l->p;
-	const struct pol_inject **all;
+	struct variable *all;
 	size_t n = 0, cap = 1;
 
 	for (unsigned i = 0; i < p->dest_n; i++)
-		cap += p->dests[i].inject_n;
-	all = must_calloc(cap, sizeof(const struct pol_inject *));
+		for (unsigned k = 0; k < p->dests[i].inject_n; k++)
+			cap += p->dests[i].injects[k].env_n / 2;
+	all = must_calloc(cap, sizeof(*all));
 	for (unsigned i = 0; i < p->dest_n; i++)
 		for (unsigned k = 0; k < p->dests[i].inject_n; k++)
-			if (p->dests[i].injects[k].env.n)
-				all[n++] = &p->dests[i].injects[k];
-	qsort(all, n, sizeof(const struct pol_inject *), by_env);
-	for (size_t i = 1; i < n; i++)
-		if (str_eq(all[i]->env, all[i - 1]->env) && all[i]->secret != all[i - 1]->secret)
-			load_error(l, all[i]->at, "the variable %.*s stands for secret `%.*s` already, at %s", DIAG_STR(all[i]->env), DIAG_STR(all[i - 1]->secret->name), load_there(l, all[i - 1]->at, all[i]->at));
+			for (unsigned e = 0; e < p->dests[i].injects[k].env_n; e += 2)
+				all[n++] = (struct variable){ p->dests[i].injects[k].env[e], p->dests[i].injects[k].env[e + 1], &p->dests[i].injects[k] };
+	qsort(all, n, sizeof(*all), by_variable);
+	for (size_t i = 1; i < n; i++) {
+		const struct variable *x = &all[i - 1], *y = &all[i];
+
+		if (!str_eq(x->name, y->name))
+			continue;
+		if (x->in->secret != y->in->secret)
+			load_error(l, y->in->at, "the variable %.*s stands for secret `%.*s` already, at %s", DIAG_STR(y->name), DIAG_STR(x->in->secret->name), load_there(l, x->in->at, y->in->at));
+		else if (!str_eq(x->text, y->text))
+			load_error(l, y->in->at, "the variable %.*s has another template already, at %s", DIAG_STR(y->name), load_there(l, x->in->at, y->in->at));
+	}
 	free(all);
 }
 
@@ -373,6 +386,8 @@ static void check_whole(struct load *l)
 {
 	load_merge_dests(l);
 	check_tunnels(l);
+	for (unsigned i = 0; i < l->p->dest_n; i++)
+		load_injects_of(l, &l->p->dests[i]);
 	check_ids(l);
 	check_variables(l);
 	if (l->d->errors == 0) { /* what an error left out would only be noise */

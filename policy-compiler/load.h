@@ -66,6 +66,7 @@ bool load_host(struct load *l, const struct yaml_node *n, struct canon_host *h);
 void load_limits(struct load *l, const struct yaml_node *n, struct pol_limits *to);
 void load_limits_unite(struct arena *a, struct pol_limits *to, const struct pol_limits *from);
 bool load_secret_name_ok(struct str s);
+bool load_variable_ok(struct str s);
 bool load_field_name_ok(struct str s); /* a header field that is not part of the framing */
 struct pol_secret *load_find_secret(struct policy *p, struct str name);
 void load_secrets(struct load *l, const struct yaml_node *map);
@@ -88,6 +89,9 @@ bool load_inject_place_same(const struct pol_inject *a, const struct pol_inject 
 bool load_inject_same(const struct pol_inject *a, const struct pol_inject *b);
 void load_name_rules(struct load *l, struct pol_dest *d); /* those that were given no id */
 void load_injects(struct load *l, const struct yaml_node *list, struct pol_dest *proto);
+const char *load_inject_kind(enum inject_kind k); /* as in `as:` */
+bool load_inject_when(const struct pol_inject *in, struct str rule); /* it is for what that rule lets through */
+void load_injects_of(struct load *l, struct pol_dest *d); /* of one host and port: its rules have their ids */
 void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d);
 void load_tests(struct load *l, const struct yaml_node *list); /* after secrets */
 void load_pins(struct load *l, const struct schema_value *v, struct pol_dest *d);

@@ -123,13 +123,18 @@ static void merge_injects(struct load *l, struct pol_dest *x, const struct pol_d
 	x->injects = joined(l, x->injects, x->inject_n, NULL, y->inject_n, sizeof(*x->injects));
 	for (unsigned i = 0; i < y->inject_n; i++) {
 		const struct pol_inject *in = &y->injects[i], *same = NULL;
+		bool there = false;
 
-		for (unsigned k = 0; k < x->inject_n && same == NULL; k++)
-			if (load_inject_place_same(&x->injects[k], in))
+		for (unsigned k = 0; k < x->inject_n && !there; k++) {
+			there = load_inject_same(&x->injects[k], in);
+			if (same == NULL && load_inject_place_same(&x->injects[k], in))
 				same = &x->injects[k];
+		}
+		if (there)
+			continue;
 		if (same == NULL)
 			x->injects[x->inject_n++] = *in;
-		else if (!load_inject_same(same, in))
+		else
 			load_error(l, same->at, "two injections for one place on %s (the other at %s)", x->host.text, load_there(l, in->at, same->at));
 	}
 }

@@ -20,6 +20,7 @@
 #include "revision.h"
 #include "log.h"
 #include "schema_json.h"
+#include "store.h"
 #include "try.h"
 #include "trust.h"
 
@@ -28,7 +29,9 @@ enum { EXIT_GOOD = 0, EXIT_FOUND = 1, EXIT_USAGE = 2 };
 static int usage(FILE *f)
 {
 	fprintf(f, "usage: sallyport policy check [--boundary FILE] FILE...\n"
-		   "       sallyport policy compile [--boundary FILE] [--trusted] [--state DIR] FILE -o TABLE\n"
+		   "       sallyport policy compile [--boundary FILE] [--trusted] [--state DIR] [--sign KEY] FILE -o TABLE | --install DIR\n"
+		   "       sallyport policy rollback [--list | --to DIGEST] DIR NAME\n"
+		   "       sallyport policy pubkey KEY\n"
 		   "       sallyport policy test [--junit] FILE\n"
 		   "       sallyport policy explain [--json] [--boundary FILE] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
 		   "       sallyport policy fmt [--check | -w] FILE...\n"
@@ -176,10 +179,55 @@ static int cmd_test(int argc, char **argv)
 	return ret;
 }
 
+/* Signed when there is a key; to a file, or into a folder of tables. */
+static int write_out(const struct policy *p, const char *key, const char *out, const char *dir, struct err *err)
+{
+	int table, ret = -1;
+
+	if (policy_image(p, &table, err) < 0)
+		return -1;
+	if (key == NULL || store_sign(table, key, err) == 0)
+		ret = dir != NULL ? store_install(table, dir, err) : policy_put(table, out, err);
+	close(table);
+	return ret;
+}
+
+static int cmd_rollback(int argc, char **argv)
+{
+	static const struct option options[] = { { "list", 0, NULL, 'l' }, { "to", 1, NULL, 't' }, { 0 } };
+	const char *to = NULL;
+	bool list = false;
+	struct err err = ERR_INIT;
+	int o;
+
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o == 'l')
+			list = true;
+		else if (o == 't' && optarg[0] != 0)
+			to = optarg;
+		else
+			return usage(stderr);
+	}
+	if (optind + 2 != argc || (list && to != NULL))
+		return usage(stderr);
+	if ((list ? store_list(argv[optind], argv[optind + 1], stdout, &err) : store_rollback(argv[optind], argv[optind + 1], to, &err)) < 0)
+		return fail(EXIT_FOUND, &err);
+	return EXIT_GOOD;
+}
+
+static int cmd_pubkey(int argc, char **argv)
+{
+	struct err err = ERR_INIT;
+
+	if (argc != 2 || argv[1][0] == '-')
+		return usage(stderr);
+	return store_public_key(argv[1], stdout, &err) < 0 ? fail(EXIT_FOUND, &err) : EXIT_GOOD;
+}
+
 static int cmd_compile(int argc, char **argv)
 {
-	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { "boundary", 1, NULL, 'b' }, { "deps", 1, NULL, 'd' }, { 0 } };
-	const char *out = NULL, *state = NULL, *boundary = NULL;
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { "boundary", 1, NULL, 'b' }, { "deps", 1, NULL, 'd' }, { "sign", 1, NULL, 'k' }, { "install", 1, NULL, 'i' }, { 0 } };
+	const char *out = NULL, *state = NULL, *boundary = NULL, *key = NULL, *dir = NULL;
 	bool only_trusted = false;
 	int deps = -1;
 	struct policy p;
@@ -197,14 +245,18 @@ static int cmd_compile(int argc, char **argv)
 			boundary = optarg;
 		else if (o == 'd')
 			deps = atoi(optarg);
+		else if (o == 'k')
+			key = optarg;
+		else if (o == 'i')
+			dir = optarg;
 		else
 			return usage(stderr);
 	}
-	if (out == NULL || out[0] == 0 || optind + 1 != argc)
+	if ((out == NULL) == (dir == NULL) || (out != NULL && out[0] == 0) || optind + 1 != argc)
 		return usage(stderr);
 	/* the same octets are digested, checked and compiled: nobody can change the file in between */
 	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && lies_within(&p, argv[optind], boundary) && tests_pass(&p, argv[optind]))
-		ret = policy_write(&p, out, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
+		ret = write_out(&p, key, out, dir, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
 	policy_free(&p);
 	if (deps > 2 && deps_write(deps, &err) < 0)
 		return fail(EXIT_FOUND, &err);
@@ -546,7 +598,7 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		int (*fn)(int, char **);
-	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "test", cmd_test }, { "explain", cmd_explain }, { "fmt", cmd_fmt }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "import", cmd_import }, { "schema", cmd_schema }, { "init", cmd_init }, { "trust", cmd_trust } };
+	} commands[] = { { "check", cmd_check }, { "compile", cmd_compile }, { "rollback", cmd_rollback }, { "pubkey", cmd_pubkey }, { "test", cmd_test }, { "explain", cmd_explain }, { "fmt", cmd_fmt }, { "diff", cmd_diff }, { "replay", cmd_replay }, { "suggest", cmd_suggest }, { "import", cmd_import }, { "schema", cmd_schema }, { "init", cmd_init }, { "trust", cmd_trust } };
 
 	if (argc < 2)
 		return usage(stderr);

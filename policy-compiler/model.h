@@ -26,6 +26,7 @@ struct pol_secret {
 	unsigned host_n;
 	uint32_t index;
 	bool used;
+	bool scope_sandbox, body_deny; /* of its placeholder */
 	struct pol_place at;
 };
 struct pol_texts { /* patterns, in which GLOB_STAR is any characters */
@@ -79,7 +80,13 @@ struct pol_rule {
 struct pol_inject {
 	enum inject_kind kind;
 	struct pol_secret *secret;
-	struct str username, name, format, env;
+	uint16_t places; /* enum inject_place */
+	bool slashes_keep;
+	struct str username, name, format, service, region;
+	struct str *env; /* variables: name, template, name, template ... */
+	unsigned env_n;  /* of both together */
+	struct str *when; /* ids of rules */
+	unsigned when_n;
 	struct pol_place at;
 };
 /* Scalars of a destination: two files cannot say different things. */
@@ -166,6 +173,8 @@ void policy_free(struct policy *p);
 int policy_write(const struct policy *p, const char *out, struct err *err);
 /* The table in a memfd of its own. */
 int policy_image(const struct policy *p, int *fd, struct err *err);
+/* Writes that file to a temporary name beside `out`, then puts it there. */
+int policy_put(int table, const char *out, struct err *err);
 
 /* The slow, obvious evaluator: what the table must agree with. */
 void ref_eval(const struct policy *p, const struct facts *f, struct decision *out);

@@ -140,6 +140,16 @@ static void put_trie(struct value *v, const struct trie *t)
 	}
 }
 
+static void put_list(struct value *v, struct buf *b, const struct str *s, unsigned n)
+{
+	struct buf list = { 0 };
+
+	for (unsigned i = 0; i < n; i++)
+		put_str(&list, s[i]);
+	put_ref(v, b, buf_str(&list));
+	buf_fini(&list);
+}
+
 static void put_lists(struct value *v, const struct pol_dest *d)
 {
 	for (unsigned i = 0; i < d->address_n; i++) {
@@ -154,13 +164,18 @@ static void put_lists(struct value *v, const struct pol_dest *d)
 		const struct pol_inject *in = &d->injects[i];
 		struct buf *b = &v->sect[SECT_INJECTS];
 
-		put_u32(b, (uint32_t)in->kind);
+		put_u8(b, (uint8_t)in->kind);
+		put_u8(b, (uint8_t)((in->slashes_keep ? INJECT_FLAG_SLASHES : 0) | (in->secret->scope_sandbox ? INJECT_FLAG_SCOPE_SANDBOX : 0) | (in->secret->body_deny ? INJECT_FLAG_BODY_DENY : 0)));
+		put_u16(b, in->places);
 		put_u32(b, in->secret->index);
 		put_ref(v, b, in->secret->name);
 		put_ref(v, b, in->username);
 		put_ref(v, b, in->name);
 		put_ref(v, b, in->format);
-		put_ref(v, b, in->env);
+		put_ref(v, b, in->service);
+		put_ref(v, b, in->region);
+		put_list(v, b, in->env, in->env_n);
+		put_list(v, b, in->when, in->when_n);
 	}
 	for (unsigned i = 0; i < d->place_n; i++)
 		put_ref(v, &v->sect[SECT_PLACES], d->places[i]);
@@ -265,7 +280,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	}
 	rebase(&names, 8, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_CAS], CA_SIZE, 0, 1, (uint32_t)base);
-	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 5, (uint32_t)base);
+	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 8, (uint32_t)base);
 	rebase(&v.sect[SECT_RULES], RULE_SIZE, 12, 4, (uint32_t)base);
 	rebase(&v.sect[SECT_METHODS], METHOD_SIZE, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_PARTS], PART_SIZE, 0, 1, (uint32_t)base);
@@ -555,17 +570,15 @@ static int copy(int from, int to)
 	return n < 0 ? -1 : 0;
 }
 
-int policy_write(const struct policy *p, const char *out, struct err *err)
+int policy_put(int table, const char *out, struct err *err)
 {
 	struct buf tmp = { 0 };
 	const char *slash = strrchr(out, '/');
 	char *name = NULL, *dir = NULL;
 	mode_t mask = umask(0);
-	int table = -1, fd = -1, dir_fd = -1, ret = -1;
+	int fd = -1, dir_fd = -1, ret = -1;
 
 	umask(mask);
-	if (policy_image(p, &table, err) < 0)
-		goto out;
 	buf_addf(&tmp, "%s.XXXXXX", out);
 	buf_addc(&tmp, 0);
 	name = must_strdup((const char *)buf_data(&tmp));
@@ -587,11 +600,23 @@ int policy_write(const struct policy *p, const char *out, struct err *err)
 		fsync(dir_fd);
 	ret = 0;
 out:
-	for (int i = 0, fds[] = { table, fd, dir_fd }; i < 3; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	if (fd >= 0)
+		close(fd);
+	if (dir_fd >= 0)
+		close(dir_fd);
 	free(name);
 	free(dir);
 	buf_fini(&tmp);
+	return ret;
+}
+
+int policy_write(const struct policy *p, const char *out, struct err *err)
+{
+	int table, ret;
+
+	if (policy_image(p, &table, err) < 0)
+		return -1;
+	ret = policy_put(table, out, err);
+	close(table);
 	return ret;
 }

@@ -320,12 +320,15 @@ static bool take_inject(void *arg, const struct inject *in)
 	struct runpolicy *r = arg;
 	struct environ_secrets *e = &r->env;
 
-	if (in->env.n == 0)
-		return true;
-	if (e->variable_n == PLAN_PATHS_MAX)
-		return false;
-	e->variable[e->variable_n] = text(r, in->env);
-	e->secret[e->variable_n++] = text(r, in->secret_name);
+	struct str name, template;
+
+	for (unsigned i = 0; inject_variable(in, i, &name, &template); i++) {
+		if (e->variable_n == PLAN_PATHS_MAX)
+			return false;
+		e->variable[e->variable_n] = text(r, name);
+		e->template[e->variable_n] = text(r, template);
+		e->secret[e->variable_n++] = text(r, in->secret_name);
+	}
 	return true;
 }
 

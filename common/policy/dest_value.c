@@ -371,6 +371,37 @@ static bool limits_ok(const struct dest_value *d)
 	return l.request_body <= LIMIT_BYTES_MAX && l.response_body <= LIMIT_BYTES_MAX && le32(d->p + DEST_LIMITS + 28) == 0;
 }
 
+/* A name that a program's environment can have. */
+static bool variable_ok(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		char c = ascii_lower(s.p[i]);
+
+		if (!((c >= 'a' && c <= 'z') || c == '_' || (i > 0 && c >= '0' && c <= '9')))
+			return false;
+	}
+	return s.n > 0 && s.n <= 200;
+}
+
+/* A list of texts, or of variables and their templates. */
+static bool list_ok(const struct dest_value *d, const uint8_t *at, bool variables)
+{
+	struct cursor c;
+
+	if (!inside_texts(d, at))
+		return false;
+	c = cursor_on(dest_value_ref(d, at));
+	while (c.at < c.n) {
+		struct str s = get_str(&c);
+
+		if (c.bad || s.n == 0 || !plain_text(s) || (variables && !variable_ok(s)))
+			return false;
+		if (variables && (s = get_str(&c), c.bad || s.n == 0 || !plain_text(s)))
+			return false;
+	}
+	return true;
+}
+
 static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 {
 	const uint8_t *p;
@@ -382,11 +413,13 @@ static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 		if (le32(p + 4) == 0 || !inside_texts(d, p))
 			return false;
 	for (uint32_t i = 0; (p = dest_value_at(d, SECT_INJECTS, INJECT_SIZE, i)) != NULL; i++) {
-		if (p[0] == INJECT_NONE || p[0] > INJECT_HEADER || p[1] != 0 || le16(p + 2) != 0 || le32(p + 4) >= secrets || !ref_ok(d, p + 8, 1, 255))
+		if (p[0] == INJECT_NONE || p[0] >= INJECT_KINDS || (p[1] & ~INJECT_FLAGS_ALL) != 0 || (le16(p + 2) & ~PLACES_ALL) != 0 || le32(p + 4) >= secrets || !ref_ok(d, p + 8, 1, 255))
 			return false;
-		for (unsigned k = 1; k < 5; k++)
+		for (unsigned k = 1; k < 6; k++)
 			if (!ref_ok(d, p + 8 + 8 * k, 0, 4096))
 				return false;
+		if (!list_ok(d, p + 56, true) || !list_ok(d, p + 64, false))
+			return false;
 	}
 	for (uint32_t i = 0; (p = dest_value_at(d, SECT_PLACES, PLACE_SIZE, i)) != NULL; i++)
 		if (!ref_ok(d, p, 1, 256))

@@ -57,7 +57,7 @@ enum {
 	ADDRESS_SIZE = 20,     /* u8 family, 16 octets, u8 bits, 2 zero */
 	CA_SIZE = 8,           /* ref */
 	PIN_SIZE = 32,         /* SHA-256 of a SubjectPublicKeyInfo */
-	INJECT_SIZE = 48,      /* u8 kind, 3 zero, u32 secret, refs secret name, username, name, format, env */
+	INJECT_SIZE = 72,      /* u8 kind, u8 flags, u16 places, u32 secret, refs secret name, username, name, format, service, region, and lists (strs, one after the other) env: name, template, ...; when: rule ids */
 	RULE_SIZE = 44,        /* u32 methods (bits), u32 first and u32 count of further methods, refs pattern, id, source, conditions (cond.h) */
 	METHOD_SIZE = 8,       /* ref */
 	NODE_SIZE = 32,        /* u32 first slot, slots, first part, parts, first accept, accepts, star child, double star child */
@@ -67,6 +67,7 @@ enum {
 	RATE_SIZE = 32,        /* u8 kind (enum rate_kind), 3 zero, u32 rule (RATE_OF_ALL: of the destination), u64 amount, u32 seconds of its window (0: none), u32 zero, u64 key of its counter */
 	PLACE_SIZE = 8,        /* ref: a header field's name in lower case, or "?" and a query key */
 };
+enum { INJECT_FLAG_SLASHES = 1, INJECT_FLAG_SCOPE_SANDBOX = 2, INJECT_FLAG_BODY_DENY = 4, INJECT_FLAGS_ALL = 7 };
 enum { NODE_SLOTS = 0, NODE_SLOT_N = 4, NODE_PARTS = 8, NODE_PART_N = 12, NODE_ACCEPTS = 16, NODE_ACCEPT_N = 20, NODE_STAR = 24, NODE_DOUBLE_STAR = 28 };
 enum { ROOT_ALLOW = 0, ROOT_DENY = 1, ROOTS = 2 };
 

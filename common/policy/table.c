@@ -15,6 +15,7 @@
 #include "image.h"
 #include "regex.h"
 #include "sandbox_spec.h"
+#include "signature.h"
 #include "table_record.h"
 
 struct port_entry {
@@ -28,6 +29,7 @@ struct numbered {
 	uint32_t n;
 };
 struct table {
+	size_t mapped; /* octets, with a signature behind the pages */
 	struct image image;
 	struct header h;
 	struct port_entry *ports;
@@ -140,8 +142,9 @@ int table_open(struct table **out, int fd, struct err *err)
 		err_errno(err, "the table");
 		goto fail;
 	}
-	if (image_open(&t->image, map, (size_t)st.st_size, err) < 0) {
-		t->image = (struct image){ .p = map, .n = (size_t)st.st_size };
+	t->mapped = (size_t)st.st_size;
+	if (image_open(&t->image, map, signature_body(map, t->mapped), err) < 0) {
+		t->image = (struct image){ .p = map };
 		goto fail;
 	}
 	if (image_find(&t->image, str_mk(key, 1), &header) != 1 || !table_load_header(header, &t->h)) {
@@ -180,7 +183,7 @@ void table_free(struct table *t)
 	if (t == NULL)
 		return;
 	if (t->image.p != NULL)
-		munmap((void *)(uintptr_t)t->image.p, t->image.n);
+		munmap((void *)(uintptr_t)t->image.p, t->mapped);
 	if (t->dests != NULL) {
 		free(t->dests->values);
 		free(t->dests->places);
@@ -606,16 +609,45 @@ bool dest_inject(const struct dest *d, unsigned i, struct inject *out)
 	struct dest_value v;
 	const uint8_t *p;
 
-	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_INJECTS, INJECT_SIZE, i)) == NULL || p[0] > INJECT_HEADER)
+	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_INJECTS, INJECT_SIZE, i)) == NULL || p[0] >= INJECT_KINDS)
 		return false;
 	out->kind = p[0];
+	out->slashes_keep = (p[1] & INJECT_FLAG_SLASHES) != 0;
+	out->scope_sandbox = (p[1] & INJECT_FLAG_SCOPE_SANDBOX) != 0;
+	out->body_deny = (p[1] & INJECT_FLAG_BODY_DENY) != 0;
+	out->places = le16(p + 2);
 	out->secret_index = le32(p + 4);
 	out->secret_name = dest_value_ref(&v, p + 8);
 	out->username = dest_value_ref(&v, p + 16);
 	out->name = dest_value_ref(&v, p + 24);
 	out->format = dest_value_ref(&v, p + 32);
-	out->env = dest_value_ref(&v, p + 40);
+	out->service = dest_value_ref(&v, p + 40);
+	out->region = dest_value_ref(&v, p + 48);
+	out->env = dest_value_ref(&v, p + 56);
+	out->when = dest_value_ref(&v, p + 64);
 	return true;
+}
+
+bool inject_variable(const struct inject *in, unsigned i, struct str *name, struct str *template)
+{
+	struct cursor c = cursor_on(in->env);
+
+	for (;; i--) {
+		*name = get_str(&c);
+		*template = get_str(&c);
+		if (c.bad || i == 0)
+			return !c.bad;
+	}
+}
+
+bool inject_when(const struct inject *in, struct str rule)
+{
+	struct cursor c = cursor_on(in->when);
+
+	while (c.at < c.n && !c.bad)
+		if (str_eq(get_str(&c), rule))
+			return !c.bad;
+	return in->when.n == 0;
 }
 
 struct each_inject {

@@ -137,16 +137,27 @@ bool table_secret_host(const struct table *t, unsigned i, unsigned k, struct str
 /* secrets.*.hosts cover this host, or, of a wildcard destination, all that its pattern (dest_host) stands for. */
 bool table_secret_host_ok(const struct table *t, uint32_t secret_index, struct str host);
 
-enum inject_kind { INJECT_NONE = 0, INJECT_BEARER, INJECT_BASIC, INJECT_HEADER };
+enum inject_kind { INJECT_NONE = 0, INJECT_BEARER, INJECT_BASIC, INJECT_HEADER, INJECT_QUERY, INJECT_PLACEHOLDER, INJECT_SIGV4, INJECT_HMAC, INJECT_KINDS };
+/* Where a placeholder is filled. */
+enum inject_place { PLACE_HEADER = 1, PLACE_BASIC = 2, PLACE_QUERY = 4, PLACE_PATH = 8, PLACE_JSON = 16, PLACE_FORM = 32, PLACE_TEXT = 64, PLACE_CONTENT = PLACE_JSON | PLACE_FORM | PLACE_TEXT, PLACES_ALL = 127 };
 struct inject {
 	enum inject_kind kind;
 	uint32_t secret_index;
 	struct str secret_name;
 	struct str username;  /* basic */
-	struct str name;      /* header: field name */
+	struct str name;      /* header, and where a placeholder is filled: field name, or empty; query: key */
 	struct str format;    /* header: "Token {}"; empty = value alone */
-	struct str env;       /* variable that holds the placeholder inside, or empty */
+	struct str service, region; /* sigv4 */
+	uint16_t places;      /* placeholder: enum inject_place */
+	bool slashes_keep;    /* placeholder in a path: '/' of the value stays */
+	bool scope_sandbox;   /* its placeholder is another in each sandbox */
+	bool body_deny;       /* its placeholder in content ends the request */
+	struct str env, when; /* lists: inject_variable, inject_when */
 };
+/* The i-th variable that is set inside; the template has {}, {key_id}, {key} or {session} where a placeholder goes. */
+bool inject_variable(const struct inject *in, unsigned i, struct str *name, struct str *template);
+/* Whether it is for requests that this rule lets through. */
+bool inject_when(const struct inject *in, struct str rule);
 unsigned dest_inject_count(const struct dest *d);
 bool dest_inject(const struct dest *d, unsigned i, struct inject *out);
 /* For the launcher: every injection of the table, destination by destination. */

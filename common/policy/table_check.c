@@ -10,6 +10,7 @@
 #include "host_pattern.h"
 #include "image.h"
 #include "sandbox_spec.h"
+#include "signature.h"
 #include "table_record.h"
 
 struct check {
@@ -190,7 +191,7 @@ int table_check(const uint8_t *p, size_t n, uint8_t digest[TABLE_DIGEST_LEN], st
 	int ret = -1;
 
 	MUST(k.md != NULL && EVP_DigestInit_ex(k.md, EVP_sha256(), NULL) == 1);
-	if (image_open(&im, p, n, err) < 0 || image_walk(&im, on_record, &k, err) < 0)
+	if (image_open(&im, p, signature_body(p, n), err) < 0 || image_walk(&im, on_record, &k, err) < 0)
 		goto out;
 	MUST(EVP_DigestFinal_ex(k.md, digest, NULL) == 1);
 	if (!k.have_header || !k.have_sandbox || k.ports_left != 0 || k.dests != k.h.dests || k.secrets != k.h.secrets) {

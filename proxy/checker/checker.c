@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks one table, and whether it lies within a boundary's, if there is one, and ends. It is thrown away afterwards: whatever a crafted file does to it, all it can say is a digest
- * (32 octets on its link), a longer text about what goes beyond the boundary, or nothing; all but the digest are refusals.
+ * Checks one table, and whether it lies within a boundary's, if there is one, and ends. It is thrown away afterwards:
+ * whatever a crafted file does to it, all it can say is a digest and a signer (64 octets on its link; the signer is zeros
+ * when there is none), a longer text about what goes beyond the boundary, or nothing; all but the digest are refusals.
  */
 #include <openssl/crypto.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "../../common/policy/sandbox_spec.h"
+#include "../../common/policy/signature.h"
 #include "../../common/policy/within.h"
 #include "../../common/sys/child.h"
 #include "../../common/sys/confine.h"
@@ -34,8 +36,8 @@ static bool load_all(void *arg, const struct dest *d)
 	return true;
 }
 
-/* Checks the table in fd. 0, with its digest, or -1. */
-static int check(int fd, struct table **t, uint8_t digest[TABLE_DIGEST_LEN])
+/* Checks the table in fd. 0, with its digest and its signer, or -1. */
+static int check(int fd, struct table **t, uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN])
 {
 	static struct sandbox_spec spec; /* large */
 	struct err err = ERR_INIT;
@@ -45,7 +47,8 @@ static int check(int fd, struct table **t, uint8_t digest[TABLE_DIGEST_LEN])
 
 	if (fstat(fd, &st) != 0 || (map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
 		return -1;
-	if (table_check(map, (size_t)st.st_size, digest, &err) < 0 || table_open(t, fd, &err) < 0) {
+	/* the signature before anything else: then it is not a stranger's octets that are walked over */
+	if (signature_check(map, (size_t)st.st_size, said + TABLE_DIGEST_LEN, &err) < 0 || table_check(map, (size_t)st.st_size, said, &err) < 0 || table_open(t, fd, &err) < 0) {
 		log_error("%s", err.text);
 		return -1;
 	}
@@ -75,7 +78,7 @@ int checker_main(int fd)
 	static struct words w = { .text = "the policy goes beyond the boundary: " };
 	struct confine c = { .dir_fd = -1 };
 	struct err err = ERR_INIT;
-	uint8_t digest[TABLE_DIGEST_LEN], other[TABLE_DIGEST_LEN];
+	uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN], other[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN];
 	struct table *t, *boundary;
 	struct stat st;
 
@@ -87,7 +90,7 @@ int checker_main(int fd)
 		log_error("cannot confine itself: %s", err.text);
 		return 1;
 	}
-	if (check(fd, &t, digest) < 0)
+	if (check(fd, &t, said) < 0)
 		return 1;
 	if (fstat(fd + 1, &st) == 0) { /* a boundary came with it */
 		if (check(fd + 1, &boundary, other) < 0)
@@ -96,5 +99,5 @@ int checker_main(int fd)
 		if (table_within(t, boundary, say, &w) > 0)
 			return write(ROLE_LINK_FD, w.text, w.n) < 0 ? 1 : 2;
 	}
-	return write(ROLE_LINK_FD, digest, sizeof(digest)) == (ssize_t)sizeof(digest) ? 0 : 1;
+	return write(ROLE_LINK_FD, said, sizeof(said)) == (ssize_t)sizeof(said) ? 0 : 1;
 }

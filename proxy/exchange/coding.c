@@ -25,8 +25,16 @@ static bool next_element(struct str *list, struct str *element)
 
 static enum coding named(struct str name)
 {
-	static const struct { const char *name; enum coding coding; } rows[] = {
-		{ "identity", CODING_NONE }, { "gzip", CODING_GZIP }, { "x-gzip", CODING_GZIP }, { "deflate", CODING_DEFLATE }, { "br", CODING_BR }, { "zstd", CODING_ZSTD },
+	static const struct {
+		const char *name;
+		enum coding coding;
+	} rows[] = {
+		{ "identity", CODING_NONE },
+		{ "gzip", CODING_GZIP },
+		{ "x-gzip", CODING_GZIP },
+		{ "deflate", CODING_DEFLATE },
+		{ "br", CODING_BR },
+		{ "zstd", CODING_ZSTD },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

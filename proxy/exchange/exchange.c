@@ -7,6 +7,7 @@
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "coding.h"
+#include "credential.h"
 #include "inject.h"
 #include "limit.h"
 #include "rpc.h"
@@ -64,7 +65,8 @@ static void free_deferred(void *arg)
 	decode_free(x->decode);
 	buf_fini_secret(&x->coded);
 	buf_fini(&x->call);
-	buf_fini(&x->content_held);
+	buf_fini_secret(&x->content_held);
+	credential_free(x);
 	free(x);
 }
 
@@ -300,12 +302,20 @@ static void refuse_with(struct exchange *x, enum refusal_code code, uint16_t sta
 
 void exchange_refuse(struct exchange *x, enum refusal_code code, const char *text) { refuse_with(x, code, 0, text); }
 
+void exchange_content_refused(struct exchange *x, enum refusal_code code, const char *text)
+{
+	x->client_must_close = true;
+	x->upstream_reusable = false;
+	leave_upstream(x, false);
+	refuse_with(x, code, 0, text);
+}
+
 void exchange_malformed(struct exchange *x, const struct http_fault *f)
 {
 	char text[200];
-	enum refusal_code code = strcmp(f->code, "too_large") == 0 ? REFUSAL_TOO_LARGE : REFUSAL_MALFORMED_REQUEST;
+	enum refusal_code code = strcmp(f->code, "too_large") == 0 ? REFUSAL_TOO_LARGE : strcmp(f->code, "limit_exceeded") == 0 ? REFUSAL_LIMIT_EXCEEDED : REFUSAL_MALFORMED_REQUEST;
 
-	snprintf(text, sizeof(text), "the request is refused as %s: %s", code == REFUSAL_TOO_LARGE ? "too large" : "malformed", f->reason);
+	snprintf(text, sizeof(text), "the request is refused as %s: %s", code == REFUSAL_TOO_LARGE ? "too large" : code == REFUSAL_LIMIT_EXCEEDED ? "one too many" : "malformed", f->reason);
 	snprintf(x->reason, sizeof(x->reason), "%s", f->reason);
 	x->client_must_close = true;
 	if (x->slot == INFLIGHT_NO_SLOT) {
@@ -477,6 +487,7 @@ static void refuse_decision(struct exchange *x)
 
 static void go_secrets(struct exchange *x);
 static void hold(struct exchange *x);
+static void await_content(struct exchange *x);
 
 /*
  * B06: frameworks take the method of a POST from its query. The rules decided the method of the request line, so a query
@@ -619,7 +630,7 @@ static void over_limit(struct exchange *x, const struct limit_hit *hit)
 {
 	snprintf(x->reason, sizeof(x->reason), "%s", hit->which);
 	x->retry_after_s = hit->retry_after_s;
-	x->client_must_close = x->client_must_close || (x->state == X_SENDING && !x->request_ended);
+	x->client_must_close = x->client_must_close || ((x->state == X_SENDING || x->state == X_HOLDING) && !x->request_ended);
 	leave_upstream(x, false);
 	x->upstream_reusable = false;
 	refuse_with(x, REFUSAL_LIMIT_EXCEEDED, 0, hit->text);
@@ -666,6 +677,12 @@ static void decided(struct exchange *x, const struct facts *f)
 		over_limit(x, &hit);
 		return;
 	}
+	if (!credential_allowed(x))
+		return;
+	if (credential_wants_content(x)) {
+		await_content(x);
+		return;
+	}
 	x->state = X_SECRETS;
 	go_secrets(x);
 }
@@ -677,14 +694,8 @@ static void too_much_to_hold(struct exchange *x)
 	refuse_with(x, REFUSAL_TOO_LARGE, 413, "a rule of this sandbox's policy looks at the content, and there is more of it than can be looked at");
 }
 
-/* The content is asked for and collected, as much as the decision needs. */
-static void hold(struct exchange *x)
+static void collect(struct exchange *x)
 {
-	x->need = x->decision.need;
-	if (x->need == BODY_NEED_ALL && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > BODY_HELD_MAX) {
-		too_much_to_hold(x);
-		return;
-	}
 	x->state = X_HOLDING;
 	x->phase_ms = loop_now_ms(x->loop);
 	if (x->req.expect_continue) { /* the origin is not asked before the content is known, so that its word cannot be waited for */
@@ -692,6 +703,26 @@ static void hold(struct exchange *x)
 		x->client->ops->interim(x->client, NULL);
 	}
 	x->client->ops->resume(x->client);
+}
+
+/* The content is asked for and collected, as much as the decision needs. */
+static void hold(struct exchange *x)
+{
+	x->need = x->decision.need;
+	if (x->need == BODY_NEED_ALL && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > BODY_HELD_MAX)
+		too_much_to_hold(x);
+	else
+		collect(x);
+}
+
+/* The decision is made; what is injected hangs on the content. */
+static void await_content(struct exchange *x)
+{
+	x->awaits_content = true;
+	if (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > CREDENTIAL_CONTENT_MAX)
+		too_much_to_hold(x);
+	else
+		collect(x);
 }
 
 /* Enough of the content is there: the request is decided, from the start. */
@@ -709,6 +740,11 @@ static void look(struct exchange *x)
 static void hold_data(struct exchange *x, const uint8_t *p, size_t n)
 {
 	buf_add(&x->content_held, p, n);
+	if (x->awaits_content) {
+		if (buf_len(&x->content_held) > CREDENTIAL_CONTENT_MAX)
+			too_much_to_hold(x);
+		return;
+	}
 	if (buf_len(&x->content_held) > BODY_HELD_MAX && !body_enough(x->need, buf_str(&x->content_held)))
 		too_much_to_hold(x);
 	else if (body_enough(x->need, buf_str(&x->content_held)))
@@ -751,6 +787,8 @@ void exchange_start(struct exchange *x)
 		malformed(x, "via_loop");
 		return;
 	}
+	if (!credential_trip(x))
+		return;
 	facts_of(x, &f);
 	decide(x->table, x->has_dest ? &x->dest : NULL, &f, &x->decision);
 	if (x->decision.why == DECIDE_LOOK) {
@@ -774,14 +812,10 @@ static void go_secrets(struct exchange *x)
 {
 	struct inject in;
 	struct str value, cause;
-	unsigned n = x->dest.has_inject && !x->observed ? dest_inject_count(&x->dest) : 0;
-	bool wait = false;
+	bool wait = false, any = false;
 
-	for (unsigned i = 0; i < n; i++) {
-		if (!dest_inject(&x->dest, i, &in)) {
-			exchange_refuse(x, REFUSAL_NO_POLICY, "the policy in force could not be read");
-			return;
-		}
+	for (unsigned i = 0; credential_next(x, &i, &in) > 0;) {
+		any = true;
 		switch (x->host->secret(x->host_arg, x, &x->dest, &in, &value, &cause)) {
 		case SECRET_READY:
 			break;
@@ -796,7 +830,7 @@ static void go_secrets(struct exchange *x)
 	}
 	if (wait)
 		return;
-	if (n > 0)
+	if (any)
 		x->secret_us = clock_mono_us() - x->start_us;
 	ask_upstream(x);
 }
@@ -807,35 +841,29 @@ void exchange_secrets_changed(struct exchange *x)
 		go_secrets(x);
 }
 
-/* Puts the credentials into the head. Values are only looked up now, so that none lies around while a connection is made. */
-static enum secret_state inject_all(struct exchange *x)
+static void send_content(struct exchange *x, const uint8_t *p, size_t n)
 {
-	enum secret_state s;
-	unsigned n = x->dest.has_inject && !x->observed ? dest_inject_count(&x->dest) : 0;
-	struct inject in;
-	struct str value, cause;
+	x->request_sent_any = true;
+	if (x->up != NULL && credential_content(x, &p, &n) && n > 0)
+		x->up->ops->data(x->up, p, n);
+}
 
-	if (!x->dest.has_inject)
-		return SECRET_READY;
-	inject_prepare(&x->req);
-	x->secret_n = 0;
-	for (unsigned i = 0; i < n; i++) {
-		if (!dest_inject(&x->dest, i, &in))
-			return SECRET_UNAVAILABLE;
-		s = x->host->secret(x->host_arg, x, &x->dest, &in, &value, &cause);
-		if (s != SECRET_READY)
-			return s;
-		if (!inject_apply(&x->arena, &x->req, &in, value))
-			return SECRET_UNAVAILABLE;
-		if (x->secret_n < sizeof(x->secret_names) / sizeof(x->secret_names[0]))
-			x->secret_names[x->secret_n++] = in.secret_name;
-	}
-	return SECRET_READY;
+/* What was held back in the belief that a placeholder begins. */
+static void send_rest(struct exchange *x)
+{
+	const uint8_t *p;
+	size_t n;
+
+	credential_content_end(x, &p, &n);
+	if (n > 0)
+		x->up->ops->data(x->up, p, n);
 }
 
 void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const struct upstream_facts *facts)
 {
 	char host[CANON_HOST_MAX + 16];
+	enum refusal_code code;
+	struct str cause;
 	bool v6 = x->chost.ip.family == 6, def = x->port == (x->scheme == SCHEME_HTTPS ? 443 : 80);
 
 	x->waiting_upstream = false;
@@ -850,14 +878,18 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 		}
 	}
 	if (x->scrub_on)
-		coding_narrow(&x->arena, &x->req, x->dest.has_inject);
+		coding_narrow(&x->arena, &x->req, credential_goes_out(x));
 	if (facts->version != HTTP_V_2 && is_grpc(x)) { /* I13: its trailers, which carry the outcome, would be lost */
 		leave_upstream(x, true);
 		snprintf(x->reason, sizeof(x->reason), "grpc_needs_h2");
 		exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, "gRPC needs HTTP/2, and this upstream speaks HTTP/1.1 only");
 		return;
 	}
-	switch (inject_all(x)) {
+	snprintf(host, sizeof(host), v6 ? "[%s]" : "%s", x->chost.text);
+	if (!def)
+		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":%u", x->port);
+	/* values are only looked up now, so that none lies around while a connection is made */
+	switch (credential_head(x, str_of(host), &cause, &code)) {
 	case SECRET_READY:
 		break;
 	case SECRET_WAIT: /* it expired while the connection was made: that one goes back untouched */
@@ -865,23 +897,28 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 		x->state = X_SECRETS;
 		return;
 	default:
-		exchange_refuse(x, REFUSAL_CREDENTIAL_UNAVAILABLE, SECRET_WAIT_REASON);
+		leave_upstream(x, true); /* untouched */
+		if (x->reason[0] == 0)
+			snprintf(x->reason, sizeof(x->reason), "%.*s", (int)cause.n, cause.n ? cause.p : "");
+		exchange_refuse(x, code, code == REFUSAL_CREDENTIAL_UNAVAILABLE ? SECRET_WAIT_REASON : "the content carries a placeholder that must not go there");
 		return;
 	}
 	x->state = X_SENDING;
-	snprintf(host, sizeof(host), v6 ? "[%s]" : "%s", x->chost.text);
-	if (!def)
-		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":%u", x->port);
 	/* who wants to be asked first is asked by the origin itself: it may refuse before any content is sent (UA02) */
 	x->awaits_continue = x->req.expect_continue && !x->request_ended && !x->request_sent_any;
 	x->phase_ms = loop_now_ms(x->loop);
 	if (x->awaits_continue && http_fields_find_name(&x->req.fields, STR("Expect")) == NULL)
 		http_fields_add(&x->req.fields, STR("Expect"), STR("100-continue"), HF_OTHER);
 	u->ops->head(u, &x->req, str_of(host), x->target_wire, x->req.framing, x->req.content_length);
-	if (buf_len(&x->content_held) > 0) {
+	if (buf_len(&x->content_held) > 0 && x->request_ended) { /* looked at, and filled, with the head */
 		x->request_sent_any = true;
 		u->ops->data(u, buf_data(&x->content_held), buf_len(&x->content_held));
+		buf_fini_secret(&x->content_held);
+	} else if (buf_len(&x->content_held) > 0) {
+		send_content(x, buf_data(&x->content_held), buf_len(&x->content_held));
 		buf_clear(&x->content_held);
+		if (x->finished)
+			return;
 	}
 	if (x->request_ended) {
 		x->sent_ms = loop_now_ms(x->loop);
@@ -1003,17 +1040,16 @@ void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
 		too_large(x);
 		return;
 	}
-	if (x->state == X_HOLDING) {
+	if (x->state == X_HOLDING && !x->awaits_content) { /* counted when it is decided */
 		hold_data(x, p, n);
 		return;
 	}
-	if (!limit_octets(x, true, n, &hit)) {
+	if (!limit_octets(x, true, n, &hit))
 		over_limit(x, &hit);
-		return;
-	}
-	x->request_sent_any = true;
-	if (x->up != NULL)
-		x->up->ops->data(x->up, p, n);
+	else if (x->state == X_HOLDING)
+		hold_data(x, p, n);
+	else
+		send_content(x, p, n);
 }
 
 void exchange_request_end(struct exchange *x, struct http_fields *trailer)
@@ -1026,12 +1062,19 @@ void exchange_request_end(struct exchange *x, struct http_fields *trailer)
 		return;
 	}
 	x->sent_ms = loop_now_ms(x->loop);
+	if (x->state == X_HOLDING && x->awaits_content) {
+		x->state = X_SECRETS;
+		go_secrets(x);
+		return;
+	}
 	if (x->state == X_HOLDING) {
 		look(x);
 		return;
 	}
+	if (x->up != NULL)
+		send_rest(x);
 	if (trailer != NULL)
-		inject_prepare_trailer(trailer, &x->dest);
+		credential_trailer(x, trailer);
 	if (x->up != NULL)
 		x->up->ops->end(x->up, trailer);
 	if (x->response_ended)
@@ -1101,6 +1144,7 @@ void exchange_client_drained(struct exchange *x)
 		return;
 	if (buf_len(&waiting) > 0 || x->decode_more) {
 		x->coded = (struct buf){ 0 };
+		x->active_ms = loop_now_ms(x->loop);
 		coded_some(x, buf_data(&waiting), buf_len(&waiting));
 		buf_fini_secret(&waiting);
 		if (x->finished || x->client == NULL || buf_len(&x->coded) > 0 || x->decode_more)

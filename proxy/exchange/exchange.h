@@ -22,6 +22,8 @@
 #include "../http/refusal.h"
 
 struct exchange;
+struct credential;
+struct placeholders;
 
 /* The client's half: what the exchange may ask of it. */
 struct client_half {
@@ -98,6 +100,8 @@ struct exchange_host {
 	void (*event)(void *arg, const struct buf *fields);      /* a finding */
 	void (*equip)(void *arg, struct exchange *x);            /* sets meter and observe */
 	void (*over)(void *arg, struct exchange *x);             /* after the record: what it was decided with is looked at in this turn only */
+	const struct placeholders *(*placeholders)(void *arg);   /* of this sandbox; what was given once lives as long as the host */
+	void (*misuse)(void *arg, struct str secret);            /* its placeholder stood where it must not: told already */
 };
 struct scrub_ref {
 	struct scrub_set *set;
@@ -182,6 +186,8 @@ struct exchange {
 	uint64_t decoded;      /* octets of content that came out */
 	const struct exchange_ident *ident; /* borrowed from the client half while it lives */
 	uint64_t scrub_hits;
+	struct credential *credential; /* credential.c's own */
+	bool awaits_content; /* X_HOLDING: decided; the head cannot be made before the content is there */
 };
 
 /* A new exchange; the client half then fills x->req by parsing into x->arena and calls exchange_start. */
@@ -192,6 +198,8 @@ void exchange_start(struct exchange *x);
 void exchange_malformed(struct exchange *x, const struct http_fault *f);
 /* Refused by the client half itself (CONNECT decisions). text: one sentence. */
 void exchange_refuse(struct exchange *x, enum refusal_code code, const char *text);
+/* In the middle of the request's content: what went upstream of it is no whole. */
+void exchange_content_refused(struct exchange *x, enum refusal_code code, const char *text);
 /* Ends without a record: an accepted CONNECT, whose connection has its own. */
 void exchange_discard(struct exchange *x);
 /* Canonical destination of the request from its target, Host and ident. False: refused already. */

@@ -6,7 +6,10 @@
 #include "../../common/base/str.h"
 
 /* Of UTF-8: how many octets the character has whose first is c. */
-static size_t utf8_len(uint8_t c) { return c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0; }
+static size_t utf8_len(uint8_t c) { return c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2
+						  : c >= 0xe0 && c < 0xf0	? 3
+						  : c >= 0xf0 && c < 0xf5	? 4
+										: 0; }
 
 static uint8_t utf8_write(uint32_t cp, uint8_t o[4])
 {
@@ -178,5 +181,8 @@ size_t escape_find(const uint8_t *p, size_t n)
 }
 
 #else
-size_t escape_find(const uint8_t *p, size_t n) { return escape_find_portable(p, n); }
+size_t escape_find(const uint8_t *p, size_t n)
+{
+	return escape_find_portable(p, n);
+}
 #endif

@@ -221,11 +221,17 @@ static inline __attribute__((always_inline)) void find_escaped_by(const struct s
 }
 
 #ifdef ESCAPE_AVX2
-ESCAPE_AVX2 static void find_escaped_avx2(const struct scrub_set *s, struct scrub_text t, struct spans *out) { find_escaped_by(s, t, out, escape_mask_avx2); }
+ESCAPE_AVX2 static void find_escaped_avx2(const struct scrub_set *s, struct scrub_text t, struct spans *out)
+{
+	find_escaped_by(s, t, out, escape_mask_avx2);
+}
 #else
 #define find_escaped_avx2 find_escaped
 #endif
-static void find_escaped(const struct scrub_set *s, struct scrub_text t, struct spans *out) { find_escaped_by(s, t, out, escape_mask); }
+static void find_escaped(const struct scrub_set *s, struct scrub_text t, struct spans *out)
+{
+	find_escaped_by(s, t, out, escape_mask);
+}
 
 static void try_first(const struct scrub_set *s, struct scrub_text t, uint8_t first, size_t at, struct spans *out)
 {

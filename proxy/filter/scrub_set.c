@@ -31,7 +31,9 @@ static void add_pattern(struct scrub_set *s, uint8_t *p, size_t n, enum scrub_fo
 /* The characters of base64 that v alone determines, where it begins at octet `skip` of a group of three. */
 static void add_base64(struct scrub_set *s, struct str v, unsigned skip, const char *alphabet)
 {
-	size_t bit = skip == 0 ? 0 : skip == 1 ? 4 : 2, n = (v.n * 8 - bit) / 6;
+	size_t bit = skip == 0 ? 0 : skip == 1 ? 4
+					       : 2,
+	       n = (v.n * 8 - bit) / 6;
 	uint8_t *p = must_malloc(n);
 
 	for (size_t i = 0; i < n; i++, bit += 6) {

@@ -67,6 +67,7 @@ struct http_request {
 	bool expect_continue;
 	bool upgrade_websocket; /* well-formed handshake: Upgrade: websocket alone, in Connection, GET, no content */
 	bool te_trailers;
+	bool secret_target; /* something was injected into the target: never indexed */
 };
 
 struct http_response {

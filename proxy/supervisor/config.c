@@ -177,6 +177,46 @@ static void on_uid_base(void *arg, const struct schema_row *row, const struct sc
 		l->c->uid_base = (uint32_t)v->number;
 }
 
+static void on_signed(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	if (v->n == 0)
+		diag_error(l->d, v->node->line, v->node->col, "`require_signed` is a list of at least one key; leave it out and no policy has to be signed");
+	for (unsigned i = 0; i < v->n && l->c->signer_n < SIGNERS_MAX; i++)
+		if (!signature_key_parse(v->items[i]->text, l->c->signers[l->c->signer_n++]))
+			diag_error(l->d, v->items[i]->line, v->items[i]->col, "a key is ed25519/ and 44 characters, as `sallyport policy pubkey KEY` prints it");
+}
+
+static void on_dir(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	if (l->c->folder_n == FOLDERS_MAX)
+		diag_error(l->d, v->node->line, v->node->col, "at most %d policy folders", FOLDERS_MAX);
+	else
+		take_path(l, v, l->c->folders[l->c->folder_n++].path);
+}
+
+static const struct schema_row folder_rows[] = {
+	{ "dir", SCHEMA_TEXT, true, on_dir, "a policy folder is `{ dir: DIR }`", 0, 0 },
+	{ "boundary", SCHEMA_LATER, false, NULL, "a policy that no other can exceed", 0, 0 },
+	{ "sources", SCHEMA_LATER, false, NULL, "secrets that the gateway itself has", 0, 0 },
+	{ "users", SCHEMA_LATER, false, NULL, "callers that are not the gateway's own user", 0, 0 },
+	{ "groups", SCHEMA_LATER, false, NULL, "callers that are not the gateway's own user", 0, 0 },
+};
+
+static void on_policies(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	for (unsigned i = 0; i < v->n; i++)
+		schema_parse(l->d, v->items[i], "a policy folder", SCHEMA_ROWS(folder_rows), l);
+}
+
 static const struct schema_row top_rows[] = {
 	{ "dns", SCHEMA_MAP, false, on_dns, NULL, 0, 0 },
 	{ "trust", SCHEMA_TEXT, false, on_trust, NULL, 0, 0 },
@@ -185,8 +225,8 @@ static const struct schema_row top_rows[] = {
 	{ "upstream_proxy", SCHEMA_MAP, false, on_proxy, NULL, 0, 0 },
 	{ "uid_base", SCHEMA_NUMBER, false, on_uid_base, NULL, 0, 0 },
 	{ "listen", SCHEMA_LATER, false, NULL, "network listeners", 0, 0 },
-	{ "policies", SCHEMA_LATER, false, NULL, "named policies", 0, 0 },
-	{ "require_signed", SCHEMA_LATER, false, NULL, "signed policies", 0, 0 },
+	{ "policies", SCHEMA_LIST, false, on_policies, NULL, 0, 0 },
+	{ "require_signed", SCHEMA_TEXTS, false, on_signed, NULL, 0, SIGNERS_MAX },
 	{ "audit", SCHEMA_LATER, false, NULL, "settings of the log", 0, 0 },
 	{ "workers", SCHEMA_LATER, false, NULL, "settings of workers", 0, 0 },
 	{ "limits", SCHEMA_LATER, false, NULL, "settings of limits", 0, 0 },

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "../../common/base/must.h"
+#include "../../common/placeholder.h"
 #include "../../common/sys/log.h"
 #include "supervisor.h"
 
@@ -103,6 +104,18 @@ static void reply_error(struct control_client *cc, json_int_t id, const char *co
 	reply(cc, json_pack("{s:I,s:{s:s,s:s}}", "id", id, "error", "code", code, "message", text));
 }
 
+/* What the launcher sets in the sandbox's variables: [secret, part, text] each. */
+static json_t *placeholders_json(const struct sandbox *b)
+{
+	struct str rest = buf_str(&b->placeholders);
+	json_t *list = json_array();
+	struct placeholder p;
+
+	while (placeholder_next(&rest, &p))
+		json_array_append_new(list, json_pack("[s%,i,s%]", p.secret.p, p.secret.n, (int)p.part, p.text.p, p.text.n));
+	return list;
+}
+
 void control_registered(struct sandbox *b, const char *error)
 {
 	struct control_client *cc = b->waiter;
@@ -113,7 +126,7 @@ void control_registered(struct sandbox *b, const char *error)
 	if (error != NULL)
 		reply_error(cc, b->waiter_id, "refused", error);
 	else
-		reply(cc, json_pack("{s:I,s:{s:I}}", "id", b->waiter_id, "ok", "sandbox", (json_int_t)b->id));
+		reply(cc, json_pack("{s:I,s:{s:I,s:o}}", "id", b->waiter_id, "ok", "sandbox", (json_int_t)b->id, "placeholders", placeholders_json(b)));
 }
 
 /* The descriptor at index `key` of o, taken out of fds; -1 if there is none. */
@@ -159,18 +172,35 @@ static bool name_ok(const char *s)
 	return true;
 }
 
+static const char *policy_name(const json_t *o)
+{
+	const char *name = json_string_value(json_object_get(json_object_get(o, "policy"), "name"));
+
+	return name != NULL ? name : "";
+}
+
 /* The policy that o brings, with the sources of its secrets. NULL: answered with what is wrong. */
 static struct generation *take_policy(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
 {
 	json_t *files = json_object_get(o, "files"), *e;
 	struct generation *g = generation_new();
+	struct err err = ERR_INIT;
 	size_t i;
 
 	g->env_fd = take_fd(json_object_get(o, "env"), "fd", fds, n);
 	g->table_fd = take_fd(json_object_get(o, "policy"), "fd", fds, n);
 	g->flags = json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS;
+	if (g->table_fd < 0 && name_ok(policy_name(o))) {
+		g->table_fd = folders_table(cc->control->sup, policy_name(o), &err);
+		if (g->table_fd < 0) {
+			reply_error(cc, id, "no_policy", err.text);
+			goto bad;
+		}
+		snprintf(g->policy, sizeof(g->policy), "%s", policy_name(o));
+		fstat(g->table_fd, &g->seen);
+	}
 	if (g->table_fd < 0) {
-		reply_error(cc, id, "no_policy", "a compiled policy is needed as {\"policy\":{\"fd\":N}}");
+		reply_error(cc, id, "no_policy", "a compiled policy is needed as {\"policy\":{\"fd\":N}}, or {\"policy\":{\"name\":NAME}} of a policy folder");
 		goto bad;
 	}
 	json_array_foreach(files, i, e) {
@@ -250,21 +280,6 @@ bad:
 
 /* --- reload -------------------------------------------------------------------------------------------------------- */
 
-static int copy_fd(int fd) { return fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1; }
-
-/* Sources that the caller does not bring anew stay what they are. */
-static void keep_sources(struct generation *g, const struct generation *now, const json_t *o)
-{
-	if (json_object_get(o, "env") == NULL)
-		g->env_fd = copy_fd(now->env_fd);
-	for (unsigned i = 0; json_object_get(o, "files") == NULL && i < now->file_n; i++) {
-		int fd = copy_fd(now->files[i].fd);
-
-		if (fd >= 0)
-			g->files[g->file_n++] = (struct sandbox_file){ must_strdup(now->files[i].path), fd };
-	}
-}
-
 /* What was tried and did not come to a table; the text is the caller's. */
 static void note_failure(struct sandbox *b, const char *text)
 {
@@ -306,7 +321,7 @@ static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *
 		note_failure(b, failed);
 		return;
 	}
-	keep_sources(g, b->in_force, o);
+	generation_keep_sources(g, b->in_force, json_object_get(o, "env") == NULL, json_object_get(o, "files") == NULL);
 	generation_add(b, g);
 }
 
@@ -346,6 +361,8 @@ static void tell_owner(const struct sandbox *b, const struct generation *g)
 	free(t);
 }
 
+static void on_look_again(struct timer *t) { folders_look((struct supervisor *)((char *)t - offsetof(struct supervisor, folders_due))); }
+
 void control_reloaded(struct sandbox *b, const struct generation *g, const char *error)
 {
 	struct control_client *cc = b->reload_waiter;
@@ -365,6 +382,8 @@ void control_reloaded(struct sandbox *b, const struct generation *g, const char 
 		snprintf(text, sizeof(text), "policy not replaced: %s", error);
 		supervisor_admin(b->sup, str_of(b->name), b->in_force, text);
 	}
+	if (b->look_again && !b->gone)
+		timer_start(b->sup->loop, &b->sup->folders_due, 0, on_look_again);
 	if (cc == NULL)
 		return;
 	if (g == NULL)
@@ -414,6 +433,12 @@ void control_finished(struct sandbox *b)
 	if (cc != NULL)
 		reply(cc, json_pack("{s:I,s:{s:I,s:I}}", "id", b->waiter_id, "ok", "requests", requests, "refused", refused));
 	sandbox_revoke(b, "sandbox ended");
+}
+
+void control_stop(struct sandbox *b, const char *reason)
+{
+	if (b->owner != NULL)
+		reply(b->owner, json_pack("{s:s,s:s}", "event", "stop", "reason", reason));
 }
 
 static void on_finish_late(struct timer *t) { control_finished((struct sandbox *)((char *)t - offsetof(struct sandbox, finish_late))); }

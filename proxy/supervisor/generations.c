@@ -56,6 +56,20 @@ void generation_free(struct generation *g)
 	free(g);
 }
 
+static int copy_fd(int fd) { return fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1; }
+
+void generation_keep_sources(struct generation *g, const struct generation *now, bool env, bool files)
+{
+	if (env)
+		g->env_fd = copy_fd(now->env_fd);
+	for (unsigned i = 0; files && i < now->file_n; i++) {
+		int fd = copy_fd(now->files[i].fd);
+
+		if (fd >= 0)
+			g->files[g->file_n++] = (struct sandbox_file){ must_strdup(now->files[i].path), fd };
+	}
+}
+
 struct generation *generation_find(const struct sandbox *b, uint32_t number)
 {
 	struct generation *g = b->generations;
@@ -144,6 +158,7 @@ static void in_force(struct generation *g)
 	timer_stop(&g->late);
 	g->state = GENERATION_IN_FORCE;
 	b->in_force = g;
+	b->policy_seen = g->seen;
 	if (before == NULL)
 		return;
 	before->state = GENERATION_OLD;
@@ -201,6 +216,22 @@ static void checked(struct generation *g)
 	generations_go_on(b);
 }
 
+/* require_signed: by one of those keys. */
+static bool vouched_for(const struct supervisor *s, struct generation *g, const uint8_t signer[SIGNATURE_KEY_LEN])
+{
+	static const uint8_t nobody[SIGNATURE_KEY_LEN];
+	bool is_signed = memcmp(signer, nobody, sizeof(nobody)) != 0;
+
+	for (unsigned i = 0; is_signed && i < s->start.config.signer_n; i++)
+		if (memcmp(s->start.config.signers[i], signer, SIGNATURE_KEY_LEN) == 0)
+			return true;
+	if (s->start.config.signer_n == 0)
+		return true;
+	refuse(g, !is_signed ? "this gateway takes signed policies only (require_signed), and this one is not signed: sallyport policy compile --sign KEY"
+							      : "this gateway takes policies of certain signers only (require_signed), and this one is signed by somebody else");
+	return false;
+}
+
 static void free_later(void *arg) { free(arg); }
 
 /* What a checker says of a policy that goes beyond its boundary. It goes to a terminal: printable ASCII. */
@@ -219,14 +250,14 @@ static void on_checker_end(struct watch *w, uint32_t events)
 	struct checker *c = (struct checker *)((char *)w - offsetof(struct checker, end));
 	struct generation *g = c->generation;
 	struct sandbox *b = g->sandbox;
-	uint8_t digest[CHECKER_TEXT_MAX];
+	uint8_t said[CHECKER_TEXT_MAX];
 	ssize_t n;
 	int status = 0;
 
 	(void)events;
 	if (waitpid(c->child.pid, &status, WNOHANG) == 0)
 		return;
-	n = recv(c->child.link_fd, digest, sizeof(digest), MSG_DONTWAIT);
+	n = recv(c->child.link_fd, said, sizeof(said), MSG_DONTWAIT);
 	watch_stop(&c->end);
 	timer_stop(&c->late);
 	close(c->child.link_fd);
@@ -237,15 +268,16 @@ static void on_checker_end(struct watch *w, uint32_t events)
 		sandbox_revoke(b, "gone");
 		return;
 	}
-	if (n != GENERATION_DIGEST_LEN || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+	if (n != GENERATION_DIGEST_LEN + SIGNATURE_KEY_LEN || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
 		/* a crash of the checker is a refusal */
 		if (WIFSIGNALED(status))
 			log_error("the checker of sandbox %s ended by signal %d%s", b->name, WTERMSIG(status), WTERMSIG(status) == SIGSYS ? " (a system call outside its row)" : "");
-		refuse(g, n > GENERATION_DIGEST_LEN + 1 ? beyond(digest, (size_t)n) : "the compiled policy is damaged or of another format version: it is refused. Compile it again with `sallyport policy compile`");
+		refuse(g, n > GENERATION_DIGEST_LEN + SIGNATURE_KEY_LEN ? beyond(said, (size_t)n) : "the compiled policy is damaged or of another format version: it is refused. Compile it again with `sallyport policy compile`");
 		return;
 	}
-	memcpy(g->digest, digest, GENERATION_DIGEST_LEN);
-	checked(g);
+	memcpy(g->digest, said, GENERATION_DIGEST_LEN);
+	if (vouched_for(b->sup, g, said + GENERATION_DIGEST_LEN))
+		checked(g);
 }
 
 static void on_checker_late(struct timer *t)

@@ -88,6 +88,9 @@ static void send_start(struct proc *p)
 		fds[n++] = s->start.chain_key_fd;
 		lseek(s->start.chain_key_fd, 0, SEEK_SET);
 		break;
+	case ROLE_SECRETS:
+		fds[n++] = s->start.placeholder_key_fd;
+		break;
 	case ROLE_WORKER:
 		fds[n++] = s->start.trust_fd;
 		break;
@@ -135,6 +138,7 @@ static void say_sandbox(struct proc *p, struct sandbox *b, struct generation *g)
 			m.kinds[m.listeners++] = b->kinds[i];
 			fds[n++] = b->listeners[i];
 		}
+		sandbox_tell_placeholders(b, p);
 	}
 	if (p->role == ROLE_SECRETS) { /* the sources first: a release never meets half a sandbox */
 		if (g->env_fd >= 0)
@@ -303,6 +307,10 @@ static void about_sandbox(struct proc *p, const struct ipc_msg *m)
 			generation_retire(g);
 		return;
 	}
+	if (m->type == MSG_PLACEHOLDERS) {
+		sandbox_placeholders(b, str_mk(m->data + sizeof(r), m->len - sizeof(r)));
+		return;
+	}
 	printable(words, sizeof(words), m->data + sizeof(r), m->len - sizeof(r));
 	snprintf(text, sizeof(text), "the %s refused the policy: %s", role_name(p->role), words);
 	generation_refused(g, text);
@@ -343,9 +351,16 @@ static void on_role(struct ipc *c, const struct ipc_msg *m)
 		if (p->sandbox->finishing)
 			control_finished(p->sandbox);
 		break;
+	case MSG_MISUSE: /* the worker has looked: the policy wants it so */
+		if (p->sandbox == NULL || p->sandbox->gone)
+			break;
+		control_stop(p->sandbox, "placeholder_misuse");
+		sandbox_revoke(p->sandbox, "sandbox stopped: a placeholder was misused (on_misuse: stop_sandbox)");
+		break;
 	case MSG_SANDBOX_OK:
 	case MSG_SANDBOX_BAD:
 	case MSG_RETIRED:
+	case MSG_PLACEHOLDERS:
 		about_sandbox(p, m);
 		break;
 	default:

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../../common/placeholder.h"
 #include "../exchange/meter.h"
 #include "supervisor.h"
 
@@ -44,6 +45,7 @@ void sandbox_free(struct sandbox *b)
 		close(b->boundary_fd);
 	if (b->meter_fd >= 0)
 		close(b->meter_fd);
+	buf_fini(&b->placeholders);
 	free(b);
 }
 
@@ -63,6 +65,38 @@ void sandbox_started(struct sandbox *b)
 	b->answered = true;
 	supervisor_event(b->sup, str_of(b->name), "sandbox started");
 	control_registered(b, NULL);
+}
+
+void sandbox_tell_placeholders(struct sandbox *b, struct proc *worker)
+{
+	struct msg_sandbox_ref ref = { b->id, 0 }; /* of all generations */
+
+	if (buf_len(&b->placeholders) > 0)
+		proc_say(worker, MSG_SANDBOX_PLACEHOLDERS, 0, &ref, sizeof(ref), buf_data(&b->placeholders), buf_len(&b->placeholders), NULL, 0);
+}
+
+static bool has_placeholder(const struct sandbox *b, const struct placeholder *p)
+{
+	struct str rest = buf_str(&b->placeholders);
+	struct placeholder q;
+
+	while (placeholder_next(&rest, &q))
+		if (q.part == p->part && str_eq(q.secret, p->secret))
+			return true;
+	return false;
+}
+
+/* The first one of a secret stays: it stands in the sandbox's environment, and the shape of its value may be another by now. */
+void sandbox_placeholders(struct sandbox *b, struct str list)
+{
+	size_t had = buf_len(&b->placeholders);
+	struct placeholder p;
+
+	while (placeholder_next(&list, &p))
+		if (!has_placeholder(b, &p) && buf_len(&b->placeholders) < PLACEHOLDER_LIST_MAX)
+			placeholder_put(&b->placeholders, &p);
+	if (buf_len(&b->placeholders) > had && b->worker != NULL && (b->told & 1u << ROLE_WORKER))
+		sandbox_tell_placeholders(b, b->worker);
 }
 
 void sandbox_revoke(struct sandbox *b, const char *why)

@@ -28,7 +28,7 @@
 #include "supervisor.h"
 
 #define TRUST_MAX (64u << 20)
-#define CHAIN_KEY_LEN 32
+#define KEY_LEN 32
 #define LOCK_WAIT_MS 6000 /* for one that is on its way out */
 
 static int make_dir(const char *path, mode_t mode, struct err *err)
@@ -196,11 +196,39 @@ static int give_audit(struct startup *s, uid_t audit_uid, struct err *err)
 	return ret;
 }
 
+/* A key of KEY_LEN octets in dir, made when it is not there. -1: err tells. */
+static int open_key(int dir, const char *name, const char *shown, struct err *err)
+{
+	uint8_t key[KEY_LEN];
+	struct stat st;
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd >= 0) {
+		random_fill(key, sizeof(key));
+		if (write(fd, key, sizeof(key)) != (ssize_t)sizeof(key) || fsync(fd) != 0) {
+			err_errno(err, "cannot write %s", shown);
+			close(fd);
+			unlinkat(dir, name, 0);
+			return -1;
+		}
+		close(fd);
+		explicit_bzero(key, sizeof(key));
+	} else if (errno != EEXIST) {
+		return err_errno(err, "cannot make %s", shown);
+	}
+	fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return err_errno(err, "cannot open %s", shown);
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == KEY_LEN && st.st_uid == geteuid() && !(st.st_mode & 077))
+		return fd;
+	close(fd);
+	return err_set(err, EPERM, "%s must be %d octets that belong to uid %u with mode 0600", shown, KEY_LEN, (unsigned)geteuid());
+}
+
 static int open_audit(struct startup *s, uid_t audit_uid, struct err *err)
 {
-	uint8_t key[CHAIN_KEY_LEN];
+	char shown[sizeof(s->state_dir) + 32];
 	struct stat st;
-	int fd;
 
 	if (mkdirat(s->state_fd, "audit", 0700) != 0 && errno != EEXIST)
 		return err_errno(err, "cannot make %s/audit", s->state_dir);
@@ -211,26 +239,19 @@ static int open_audit(struct startup *s, uid_t audit_uid, struct err *err)
 		return -1;
 	if (fstatat(s->audit_dir_fd, "chain.key", &st, AT_SYMLINK_NOFOLLOW) != 0 && fstatat(s->audit_dir_fd, "audit.jsonl", &st, AT_SYMLINK_NOFOLLOW) == 0)
 		return err_set(err, ENOENT, "%s/audit/chain.key is missing beside existing records; a new key would break their chain. Restore it, or move %s/audit away to begin another chain", s->state_dir, s->state_dir);
-	fd = openat(s->audit_dir_fd, "chain.key", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd >= 0) {
-		random_fill(key, sizeof(key));
-		if (write(fd, key, sizeof(key)) != (ssize_t)sizeof(key) || fsync(fd) != 0) {
-			err_errno(err, "cannot write %s/audit/chain.key", s->state_dir);
-			close(fd);
-			unlinkat(s->audit_dir_fd, "chain.key", 0);
-			return -1;
-		}
-		close(fd);
-		explicit_bzero(key, sizeof(key));
-	} else if (errno != EEXIST) {
-		return err_errno(err, "cannot make %s/audit/chain.key", s->state_dir);
-	}
-	s->chain_key_fd = openat(s->audit_dir_fd, "chain.key", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (s->chain_key_fd < 0)
-		return err_errno(err, "cannot open %s/audit/chain.key", s->state_dir);
-	if (fstat(s->chain_key_fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size != CHAIN_KEY_LEN || st.st_uid != geteuid() || (st.st_mode & 077))
-		return err_set(err, EPERM, "%s/audit/chain.key must be %d octets that belong to uid %u with mode 0600", s->state_dir, CHAIN_KEY_LEN, (unsigned)geteuid());
-	return 0;
+	snprintf(shown, sizeof(shown), "%s/audit/chain.key", s->state_dir);
+	s->chain_key_fd = open_key(s->audit_dir_fd, "chain.key", shown, err);
+	return s->chain_key_fd < 0 ? -1 : 0;
+}
+
+/* What placeholders are derived from: without it, all of them are others from now on, and what a tool stored is of no use. */
+static int open_placeholder_key(struct startup *s, struct err *err)
+{
+	char shown[sizeof(s->state_dir) + 32];
+
+	snprintf(shown, sizeof(shown), "%s/placeholder.key", s->state_dir);
+	s->placeholder_key_fd = open_key(s->state_fd, "placeholder.key", shown, err);
+	return s->placeholder_key_fd < 0 ? -1 : 0;
 }
 
 static int pack_trust(struct startup *s, struct err *err)
@@ -355,7 +376,7 @@ int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, s
 	s->program_dir_fd = open(self[0] ? self : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (s->program_dir_fd < 0)
 		return err_errno(err, "cannot open %s", self);
-	if (open_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, audit_uid, err) < 0 || pack_trust(s, err) < 0)
+	if (open_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, audit_uid, err) < 0 || open_placeholder_key(s, err) < 0 || pack_trust(s, err) < 0)
 		return -1;
 	if (s->config.proxy_credentials[0] != 0) {
 		int fd = startup_open_credentials(s, err);

@@ -174,20 +174,26 @@ static void on_signal(struct watch *w, uint32_t events)
 	struct signalfd_siginfo si;
 
 	(void)events;
-	while (read(w->fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
-		supervisor_shutdown(&the_supervisor);
+	while (read(w->fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		if (si.ssi_signo != SIGHUP) {
+			supervisor_shutdown(&the_supervisor);
+		} else if (!the_supervisor.shutting_down) {
+			log_info("SIGHUP: the policy folders are looked at");
+			folders_look(&the_supervisor);
+		}
+	}
 }
 
 static void watch_signals(struct supervisor *s)
 {
-	static const int end[] = { SIGTERM, SIGINT, SIGHUP };
+	static const int known[] = { SIGTERM, SIGINT, SIGHUP };
 	sigset_t set;
 	int fd;
 
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(end) / sizeof(end[0]); i++)
-		sigaddset(&set, end[i]);
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		sigaddset(&set, known[i]);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	MUST(fd >= 0);
@@ -225,6 +231,8 @@ static int serve(struct supervisor *s, const char *config, const char *state, st
 	}
 	s->loop = loop_new();
 	watch_signals(s);
+	if (folders_open(s, err) < 0)
+		return -1;
 	s->control = control_new(s, err);
 	if (s->control == NULL)
 		return -1;

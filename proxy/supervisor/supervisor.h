@@ -11,14 +11,17 @@
  *   procs.c       processes: start, what each is told, restart
  *   sandboxes.c   sandboxes: their worker, their end
  *   generations.c their policies: check, replacement, retirement
+ *   folders.c     policies by name
  *   control.c     the control socket
  *   supervisor.c  the command, lifecycle records, the orderly end
  */
 #include <jansson.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "../../common/base/buf.h"
 #include "../../common/msg.h"
+#include "../../common/policy/signature.h"
 #include "../../common/sys/child.h"
 #include "../../common/sys/ipc.h"
 
@@ -27,7 +30,13 @@
 #define TABLE_MAX (1u << 30)
 #define UID_BASE_DEFAULT 61000
 #define DNS_TEXT_MAX 1024
+#define SIGNERS_MAX 64
+#define FOLDERS_MAX 16
 
+struct folder { /* of tables */
+	char path[4096];
+	int fd;
+};
 struct config { /* gateway.yaml */
 	char dns[DNS_TEXT_MAX]; /* "ADDRESS PORT\n" each; empty: the system's */
 	char trust[4096];       /* PEM file; empty: the system's */
@@ -36,6 +45,10 @@ struct config { /* gateway.yaml */
 	uint32_t uid_base;
 	char boundary[4096];    /* a policy, or a table, that no other can exceed; empty: none */
 	bool observe;           /* policies may observe */
+	uint8_t signers[SIGNERS_MAX][SIGNATURE_KEY_LEN]; /* require_signed; none: whoever brings a policy */
+	unsigned signer_n;
+	struct folder folders[FOLDERS_MAX];
+	unsigned folder_n;
 };
 /* file NULL: the default place, where absence is no error. Errors name file, line and column. */
 int config_load(struct config *c, const char *file, bool as_root, struct err *err);
@@ -52,7 +65,7 @@ struct ca_files { /* one CA, by descriptor: cas.c */
 struct startup { /* what the start found, all of it opened before work begins */
 	char state_dir[4096], run_dir[4096];
 	int state_fd, run_fd, lock_fd, program_dir_fd;
-	int audit_dir_fd, chain_key_fd, trust_fd;
+	int audit_dir_fd, chain_key_fd, placeholder_key_fd, trust_fd;
 	int boundary_fd; /* config.boundary, compiled; -1: none */
 	struct ca_files *cas; /* newest first; one at least */
 	struct config config;
@@ -105,6 +118,8 @@ struct generation { /* generations.c */
 	struct sandbox_file files[SANDBOX_FILES_MAX];
 	unsigned file_n;
 	unsigned told, acks; /* bit per role: was sent it; has it in force */
+	char policy[MSG_NAME_MAX]; /* its name in the policy folders; "": it was brought */
+	struct stat seen;          /* of that file */
 	struct timer late;
 };
 struct sandbox {
@@ -119,6 +134,7 @@ struct sandbox {
 	uint8_t kinds[MSG_LISTENERS_MAX];
 	unsigned listener_n;
 	struct proc *worker;
+	struct buf placeholders; /* as secrets told them: common/placeholder.h */
 	unsigned told;         /* bit per role: knows of it, and has a link to its worker */
 	bool announced, answered, gone;
 	struct control_client *owner;  /* its connection is the sandbox's life; NULL with keep */
@@ -130,6 +146,8 @@ struct sandbox {
 	bool reloading;                        /* control_reloaded is due */
 	struct control_client *reload_waiter;  /* who is told; NULL: nobody waits */
 	json_int_t reload_id;
+	struct stat policy_seen;               /* of the file that was tried last, for a policy that has a name */
+	bool look_again;                       /* it may have changed while another was on its way */
 	struct checker *checker; /* at work */
 };
 #define SHARED_ROLES 4
@@ -145,7 +163,8 @@ struct supervisor {
 	struct control *control;
 	struct pending *events, **events_tail; /* lifecycle records that audit has not been told */
 	unsigned event_n;
-	struct timer idle_end, ending, dns;
+	struct timer idle_end, ending, dns, folders_due;
+	struct watch folders_watch;
 	uint64_t ending_ms;
 	bool shutting_down, audit_told;
 };
@@ -184,6 +203,8 @@ void sandbox_announce(struct sandbox *b); /* its first generation is checked */
 void sandbox_started(struct sandbox *b);  /* and in force */
 void sandbox_revoke(struct sandbox *b, const char *why); /* b is gone afterwards, or as soon as its checker has ended */
 void sandbox_refuse(struct sandbox *b, const char *text); /* the same, and register is answered so */
+void sandbox_placeholders(struct sandbox *b, struct str list); /* from secrets, before it acknowledges */
+void sandbox_tell_placeholders(struct sandbox *b, struct proc *worker);
 struct sandbox *sandbox_find(struct supervisor *s, uint32_t id);
 void sandbox_free(struct sandbox *b);
 
@@ -201,6 +222,15 @@ void generation_retire(struct generation *g); /* g is gone afterwards */
 void generations_go_on(struct sandbox *b);    /* a role is not waited for any more */
 void generations_worker_lost(struct sandbox *b);
 
+/* Sources that are not brought anew stay what they are. */
+void generation_keep_sources(struct generation *g, const struct generation *now, bool env, bool files);
+
+/* folders.c */
+int folders_open(struct supervisor *s, struct err *err);
+/* The table of that name as it is now: a descriptor, or -1. */
+int folders_table(const struct supervisor *s, const char *name, struct err *err);
+void folders_look(struct supervisor *s); /* sandboxes whose policy has another table now get it */
+
 /* cas.c */
 int cas_open(struct startup *s, struct err *err); /* the one that is there */
 uint16_t cas_newest(struct supervisor *s);        /* looks whether it was rotated; the number of the one for new sandboxes */
@@ -212,6 +242,7 @@ void cas_forget(struct supervisor *s);            /* closes those that no sandbo
 /* control.c */
 struct control *control_new(struct supervisor *s, struct err *err);
 void control_finished(struct sandbox *b); /* finish is answered with what is known; b is gone afterwards */
+void control_stop(struct sandbox *b, const char *reason); /* its launcher is told to end it */
 void control_close(struct control *c); /* no new callers; those that are there keep their connection */
 void control_registered(struct sandbox *b, const char *error); /* NULL: in force */
 void control_reloaded(struct sandbox *b, const struct generation *g, const char *error); /* g is in force, or error says why none is */

@@ -292,6 +292,8 @@ static int hello_decide(struct client *cl, SSL *ssl, int *alert)
 		if (!canon_host(sni, false, &h, &reason) || h.ip.family != 0)
 			return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_MALFORMED_REQUEST, "sni");
 		snprintf(cl->ident.sni, sizeof(cl->ident.sni), "%s", h.text);
+		if (creds_name_trips(cl->w->creds, &h, "a placeholder stands in the server name of a ClientHello"))
+			return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_PLACEHOLDER_MISUSE, "sni");
 		if (cl->ident.known && strcmp(h.text, cl->ident.host.text) != 0)
 			return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_IDENTITY_MISMATCH, "sni_mismatch");
 		cl->ident.host = h;
@@ -621,6 +623,8 @@ static void host_record(void *arg, struct exchange *x, const struct buf *fields)
 	reporter_record(w->rep, policy_of_generation(w, x->generation), x->slot, fields);
 }
 
+static const struct placeholders *host_placeholders(void *arg) { return creds_placeholders(((struct worker *)arg)->creds); }
+static void host_misuse(void *arg, struct str secret) { creds_misuse(((struct worker *)arg)->creds, secret); }
 static void host_event(void *arg, const struct buf *fields) { reporter_record(((struct worker *)arg)->rep, NULL, INFLIGHT_NO_SLOT, fields); }
 
 static void host_equip(void *arg, struct exchange *x)
@@ -633,7 +637,7 @@ static void host_equip(void *arg, struct exchange *x)
 
 static void host_over(void *arg, struct exchange *x) { policy_release(policy_of_generation(arg, x->generation)); }
 
-const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event, host_equip, host_over };
+const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event, host_equip, host_over, host_placeholders, host_misuse };
 
 /* --- time-outs ----------------------------------------------------------------------------------------------------- */
 

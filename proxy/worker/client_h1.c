@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "../exchange/credential.h"
 #include "client.h"
 
 void client_connected(struct client *cl)
@@ -42,6 +43,10 @@ static void connect_request(struct client *cl, struct exchange *x)
 		exchange_refuse(x, REFUSAL_AUDIT_UNAVAILABLE, "requests cannot be recorded at the moment, so none is let through");
 		return;
 	}
+	x->client_must_close = true; /* RFC 9931: nothing more is parsed after a refused CONNECT */
+	if (!credential_trip(x))
+		return;
+	x->client_must_close = false;
 	if (decide_tunnel(cl->w->table, SCHEME_TCP, str_mk(x->chost.text, x->chost.len), x->port, x->start_ms / 1000, &d, &o)) {
 		cl->ident.known = true;
 		cl->ident.host = x->chost;
@@ -59,7 +64,7 @@ static void connect_request(struct client *cl, struct exchange *x)
 	}
 	if (found == 0 && !cl->w->explain_denials) {
 		snprintf(text, sizeof(text), "no destination of this sandbox's policy is %s on port %u", x->chost.text, x->port);
-		x->client_must_close = true; /* RFC 9931: nothing more is parsed after a refused CONNECT */
+		x->client_must_close = true;
 		exchange_refuse(x, REFUSAL_DESTINATION_DENIED, text);
 		return;
 	}

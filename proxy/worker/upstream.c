@@ -49,6 +49,7 @@ struct origin {
 	struct waiting *wait, **wait_tail;
 	size_t wait_n, dials; /* exchanges that wait; connections on their way to being ready */
 	size_t uses; /* upstream objects, in whatever state */
+	size_t owed;          /* more that are to be made for them, see LIMIT_DIALS */
 	SSL_SESSION *session; /* newest ticket; used once */
 };
 struct upstreams {
@@ -56,6 +57,8 @@ struct upstreams {
 	struct origin *buckets[ORIGIN_BUCKETS];
 	struct upstream *dialing;
 	bool old_origins; /* of older policies */
+	size_t dialing_n;
+	bool owes; /* to some origin */
 };
 
 static void process(struct conn *c);
@@ -162,8 +165,8 @@ static void unlink_idle(struct upstream *u)
 static size_t hopes(const struct origin *o)
 {
 	if (o->speaks == SPEAKS_H1)
-		return o->dials;
-	return o->dials > 0 || o->h2 != NULL ? SIZE_MAX : 0;
+		return o->dials + o->owed;
+	return o->dials + o->owed > 0 || o->h2 != NULL ? SIZE_MAX : 0;
 }
 
 /*
@@ -188,6 +191,7 @@ static void undial(struct upstream *u)
 	*u->prev_dialing = u->next_dialing;
 	if (u->next_dialing != NULL)
 		u->next_dialing->prev_dialing = u->prev_dialing;
+	u->all->dialing_n--;
 	handle_free(&u->w->handles, u->dial_id);
 }
 
@@ -215,6 +219,7 @@ static bool dial(struct upstreams *us, struct origin *o)
 	if (us->dialing != NULL)
 		us->dialing->prev_dialing = &u->next_dialing;
 	us->dialing = u;
+	us->dialing_n++;
 	o->dials++;
 	o->uses++;
 	return true;
@@ -237,12 +242,32 @@ static size_t dials_wanted(const struct origin *o)
 
 static void dial_for_waiting(struct upstreams *us, struct origin *o)
 {
-	while (o->dials < dials_wanted(o)) {
+	size_t wanted;
+
+	o->owed = 0;
+	while (o->dials < (wanted = dials_wanted(o))) {
+		if (us->dialing_n >= LIMIT_DIALS) {
+			o->owed = wanted - o->dials;
+			us->owes = true;
+			return;
+		}
 		if (!dial(us, o)) {
 			fail_hopeless(o, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects is down");
 			return;
 		}
 	}
+}
+
+/* One was answered: there is room for others. */
+static void dial_owed(struct upstreams *us)
+{
+	if (!us->owes)
+		return;
+	us->owes = false;
+	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
+		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next)
+			if (o->owed > 0)
+				dial_for_waiting(us, o);
 }
 
 static struct upstream *h2_with_room(const struct origin *o)
@@ -259,6 +284,7 @@ static void ready(struct upstream *u)
 {
 	struct origin *o = u->origin;
 	const unsigned char *alpn = NULL;
+	struct exchange *x;
 	unsigned n = 0;
 
 	o->dials--;
@@ -286,6 +312,8 @@ static void ready(struct upstream *u)
 	o->h2_n++;
 	u->state = UP_H2;
 	upstream_h2_start(u);
+	while (upstream_h2_may_open(u) && (x = next_waiting(o)) != NULL) /* before more connections are made for them */
+		upstream_h2_give(u, x);
 	dial_for_waiting(u->all, o);
 }
 
@@ -419,9 +447,8 @@ void upstream_dial_facts(const struct msg_dialed *d, struct upstream_facts *f)
 	f->proxy_vetted = (d->flags & DIALED_PROXY_RESOLVED) != 0;
 }
 
-static void dialed(struct dial_waiter *waiter, const struct ipc_msg *m, int *fd_taken)
+static void socket_came(struct upstream *u, const struct ipc_msg *m, int *fd_taken)
 {
-	struct upstream *u = (struct upstream *)((char *)waiter - offsetof(struct upstream, waiter));
 	struct upstreams *us = u->all;
 	const struct msg_dialed *d = (const void *)m->data;
 	char cause[256];
@@ -465,6 +492,15 @@ static void dialed(struct dial_waiter *waiter, const struct ipc_msg *m, int *fd_
 	handshake(u);
 }
 
+static void dialed(struct dial_waiter *waiter, const struct ipc_msg *m, int *fd_taken)
+{
+	struct upstream *u = (struct upstream *)((char *)waiter - offsetof(struct upstream, waiter));
+	struct upstreams *us = u->all;
+
+	socket_came(u, m, fd_taken);
+	dial_owed(us);
+}
+
 void upstreams_dialer_lost(struct upstreams *us)
 {
 	/* dials in flight are answered by nobody */
@@ -477,8 +513,10 @@ void upstreams_dialer_lost(struct upstreams *us)
 		free(u);
 	}
 	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
-		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next)
+		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next) {
+			o->owed = 0;
 			fail_hopeless(o, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects went down");
+		}
 }
 
 static void free_conn(struct conn *c)

@@ -86,11 +86,13 @@ static uint32_t code_to_tell(uint32_t code)
 	return code == H2_CANCEL || code == H2_ENHANCE_YOUR_CALM ? code : 0;
 }
 
-static void lost(struct stream *us, enum refusal_code code, const char *cause, uint32_t reset_code, bool unprocessed)
+/* answered: the upstream has said something to the request, if only that it will not answer: it is not asked again (K09). */
+static void lost(struct stream *us, enum refusal_code code, const char *cause, uint32_t reset_code, bool unprocessed, bool answered)
 {
 	struct exchange *x = us->half.x;
 
 	us->half.x = NULL;
+	us->half.answered = answered;
 	us->st = NULL;
 	drop(us);
 	if (x == NULL)
@@ -203,7 +205,7 @@ static void on_end(void *arg, struct h2_stream *st)
 static void on_broken(void *arg, struct h2_stream *st, const struct http_fault *f)
 {
 	(void)arg;
-	lost(h2_stream_user(st), REFUSAL_UPSTREAM_PROTOCOL, f->reason, H2_PROTOCOL_ERROR, false);
+	lost(h2_stream_user(st), REFUSAL_UPSTREAM_PROTOCOL, f->reason, H2_PROTOCOL_ERROR, false, true);
 }
 
 static const char *code_name(uint32_t code)
@@ -217,6 +219,7 @@ static void on_reset(void *arg, struct h2_stream *st, uint32_t code, bool unproc
 {
 	struct upstream *u = arg;
 	struct stream *us = h2_stream_user(st);
+	bool gone = !u->h2->fault[0] && (u->c.eof || u->c.failed) && !h2_in_head(u->h2->s);
 	char cause[120];
 
 	us->st = NULL;
@@ -232,7 +235,7 @@ static void on_reset(void *arg, struct h2_stream *st, uint32_t code, bool unproc
 		upstream_h1_required(u);
 		unprocessed = true;
 	}
-	lost(us, REFUSAL_UPSTREAM_PROTOCOL, cause, code, unprocessed);
+	lost(us, REFUSAL_UPSTREAM_PROTOCOL, cause, code, unprocessed, !gone);
 }
 
 static void on_writable(void *arg, struct h2_stream *st)
@@ -412,7 +415,7 @@ void upstream_h2_sweep(struct upstream *u, uint64_t now, bool old)
 		if (cause == NULL)
 			continue;
 		h2_reset(us->st, H2_CANCEL);
-		lost(us, REFUSAL_UPSTREAM_TIMEOUT, cause, H2_NO_ERROR, false);
+		lost(us, REFUSAL_UPSTREAM_TIMEOUT, cause, H2_NO_ERROR, false, true);
 	}
 	h2_reap(h->s, now);
 	if (!h2_in_head(h->s)) {

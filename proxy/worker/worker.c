@@ -303,6 +303,9 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 	case MSG_PEER:
 		take_peer(w, m);
 		break;
+	case MSG_SANDBOX_PLACEHOLDERS:
+		creds_take_placeholders(w->creds, str_mk(m->data + sizeof(struct msg_sandbox_ref), m->len - sizeof(struct msg_sandbox_ref)));
+		break;
 	case MSG_COUNTS_ASK:
 		tell_counts(w);
 		break;

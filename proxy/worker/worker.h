@@ -32,6 +32,7 @@
 #define LIMIT_TUNNEL_IDLE_MS 3600000
 #define LIMIT_POOL_IDLE_MS 55000
 #define LIMIT_POOL_PER_ORIGIN 256
+#define LIMIT_DIALS 128             /* that the dialer is asked at a time: its link ends when more wait than the link holds */
 #define LIMIT_H2_PER_ORIGIN 32      /* connections */
 #define LIMIT_WAIT_MS 30000         /* for a stream, when all connections of an origin are full */
 #define LIMIT_LINGER_MS 2000        /* after a refusal: how long what still comes is thrown away */
@@ -142,6 +143,12 @@ void creds_link_lost(struct creds *c);
 void creds_table_gone(struct creds *c, const struct table *t); /* values in use under it are dropped */
 struct scrub_ref *creds_scrub(struct creds *c);
 void creds_scrub_done(struct scrub_ref *r);
+void creds_take_placeholders(struct creds *c, struct str list); /* all of them, anew */
+const struct placeholders *creds_placeholders(const struct creds *c);
+/* A name (DNS, SNI) that carries a placeholder: told, as standing in `where`. */
+bool creds_name_trips(struct creds *c, const struct canon_host *name, const char *where);
+/* A placeholder stood where it must not: what the policy wants to happen then. */
+void creds_misuse(struct creds *c, struct str secret);
 
 /* tls.c */
 struct tls *tls_new(struct worker *w);

@@ -34,7 +34,20 @@ static const char alnum[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 static char secrets[16][64];
 
-enum kind { JSON = 0, JSON_ESCAPED, BASE64, RANDOM, ZERO, PERCENT, BACKSLASH, ENCODED, UNICODE, SLASHES, NEAR_BEGIN, NEAR_END, NEAR_HEX, KINDS };
+enum kind { JSON = 0,
+	    JSON_ESCAPED,
+	    BASE64,
+	    RANDOM,
+	    ZERO,
+	    PERCENT,
+	    BACKSLASH,
+	    ENCODED,
+	    UNICODE,
+	    SLASHES,
+	    NEAR_BEGIN,
+	    NEAR_END,
+	    NEAR_HEX,
+	    KINDS };
 static const char *const names[KINDS] = { "JSON", "JSON, much escaped", "base64", "random", "one octet", "all '%'", "all '\\'", "all %41", "all \\u0041", "base64 with \\/", "near misses, end cut", "near misses, first octet wrong", "near misses, hex" };
 
 static void text(uint8_t *p, enum kind k, size_t len)
@@ -137,14 +150,17 @@ static double copy_once(const uint8_t *body, uint8_t *work)
 
 	for (size_t at = 0; at < BODY; at += PIECE) {
 		memcpy(work, body + at, PIECE);
-		__asm__ volatile("" ::"r"(work) : "memory");
+		__asm__ volatile("" ::"r"(work)
+				 : "memory");
 	}
 	return now() - begin;
 }
 
 int main(int argc, char **argv)
 {
-	static const struct { size_t n, len; } sets[] = { { 1, 40 }, { 16, 40 }, { 16, 16 }, { 16, 8 } };
+	static const struct {
+		size_t n, len;
+	} sets[] = { { 1, 40 }, { 16, 40 }, { 16, 16 }, { 16, 8 } };
 	double seconds = argc > 1 ? atof(argv[1]) : 0.2;
 	uint8_t *body = must_malloc(BODY), *work = must_malloc(PIECE);
 	struct buf out = { 0 };

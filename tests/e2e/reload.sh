@@ -15,15 +15,16 @@ chmod 644 "$POL/upca.pem"
 cp "$HERE/reload_inside.py" "$WORK/inside.py"
 cp "$HERE/h2/client.py" "$WORK/h2c.py"
 
-policy() { # FILE, ALLOW..., - INJECT: written whole, then in place at once
-	local f=$1 a inject=1; shift
+policy() { # FILE, ALLOW... | no-secret | tunnel: written whole, then in place at once
+	local f=$1 a inject=1 tunnel=0; shift
 	{
 		printf 'version: 1\nname: reload\n'
-		for a; do [ "$a" != no-secret ] || inject=0; done
+		for a; do [ "$a" != no-secret ] || inject=0; [ "$a" != tunnel ] || tunnel=1; done
 		[ $inject = 0 ] || printf 'secrets:\n  api: { env: E2E_SECRET, hosts: [api.test] }\n'
 		printf 'destinations:\n  - host: api.test\n    connect: 127.0.0.1:%s\n    addresses: [127.0.0.0/8]\n    tls: { ca: %s/upca.pem }\n    allow:\n' "$PORT" "$POL"
-		for a; do [ "$a" = no-secret ] || printf '      - %s\n' "$a"; done
+		for a; do [ "$a" = no-secret ] || [ "$a" = tunnel ] || printf '      - %s\n' "$a"; done
 		[ $inject = 0 ] || printf '    inject: [ { secret: api, as: bearer, env: API_TOKEN } ]\n'
+		[ $tunnel = 0 ] || printf '  - host: db.test\n    protocol: tcp\n    ports: [5432]\n    connect: 127.0.0.1:%s\n    addresses: [127.0.0.0/8]\n    allow: tunnel\n' "$ECHO"
 	} >"$f.new"
 	chmod 644 "$f.new"
 	mv "$f.new" "$f"
@@ -46,6 +47,16 @@ change() { local g; g=$(generation); policy "$@"; wait_for 20 newer "$g"; }
 failures() { grep -c 'stays in force' "$T/run.err"; }
 more_failures() { [ "$(failures)" -gt "$1" ]; }
 
+ECHO=$(free_port)
+python3 -c '
+import socketserver, sys
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while (d := self.request.recv(100)): self.request.sendall(d)
+class Server(socketserver.ThreadingTCPServer): allow_reuse_address = daemon_threads = True
+Server(("127.0.0.1", int(sys.argv[1])), Echo).serve_forever()' "$ECHO" 2>/dev/null &
+PIDS+=($!)
+
 chmod 777 "$WORK" # root's sandbox has a user of its own
 policy "$POL/agent.yaml" "GET /v1/**"
 (cd "$WORK" && E2E_SECRET=$SECRET exec "$SP" run --name box --policy "$POL/agent.yaml" -- python3 inside.py) >"$T/run.out" 2>"$T/run.err" &
@@ -65,6 +76,16 @@ is "what went on finishes" "$(say end)" 1047576
 check "and back" change "$POL/agent.yaml" "GET /v1/**"
 is "the same connections go on" "$(say get /v1/echo)" "200 200"
 
+# --- what has no end of its own
+check "a policy with a tunnel" change "$POL/agent.yaml" "GET /v1/**" tunnel
+is "a tunnel is open" "$(say tunnel) $(say ping one)" "open one"
+check "a policy that has it too" change "$POL/agent.yaml" "GET /v1/hello" tunnel
+is "it stays open" "$(say ping two)" two
+check "a policy without it" change "$POL/agent.yaml" "GET /v1/**"
+is "it is closed" "$(say wait)" reset
+ended() { records | grep '"port":5432' | grep -q 'policy_changed'; }
+check "and recorded" wait_for 10 ended
+
 # --- what is wrong changes nothing
 for what in "garbage: [" "version: 1
 destinations: [ { host: api.test, allow: [ GET /x y ] } ]" ""; do
@@ -83,11 +104,11 @@ check "and one that it was replaced, with digest and generation" python3 - "$T/r
 import json, sys
 r = [json.loads(l) for l in open(sys.argv[1])]
 done = [x["unmapped"]["sallyport"]["policy"] for x in r if x["unmapped"]["sallyport"]["kind"] == "admin" and x.get("message") == "policy replaced"]
-assert len(done) == 2 and all(len(p["digest"]) == 64 for p in done), done
+assert len(done) == 5 and all(len(p["digest"]) == 64 for p in done), done
 seen = [(x["http_response"]["code"], x["unmapped"]["sallyport"]["policy"]) for x in r if x["unmapped"]["sallyport"]["kind"] == "request"]
 by = {p["generation"]: p["digest"] for _, p in seen}
-assert len(by) == 3 and all(p["name"] == "reload" and by[p["generation"]] == p["digest"] for _, p in seen), seen
-assert all(p["generation"] == done[0]["generation"] and p["digest"] == done[0]["digest"] for c, p in seen if c == 403), seen
+assert len(by) == 4 and all(p["name"] == "reload" and by[p["generation"]] == p["digest"] for _, p in seen), seen
+assert {p["generation"] for c, p in seen if c == 403} == {done[0]["generation"]}, seen
 P
 
 # --- under load

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inside the sandbox of reload.sh: does what the files ask.N say, one after the other, and writes answer.N. Its connections stay open."""
-import http.client, json, os, ssl, sys, threading, time
+import http.client, json, os, socket, ssl, sys, threading, time
 
 sys.path.insert(0, ".")
 sys.argv[1:] = []
@@ -62,7 +62,7 @@ class Load:
         return {"requests": self.n, "bad": len(self.bad), "which": self.bad[:5]}
 
 
-load = slow = None
+load = slow = tunnel = None
 one = two = None
 n = 0
 open("ready", "w").close()
@@ -89,6 +89,17 @@ while True:
             out = str(len(slow.read(1000)))
         elif what == "end":
             out = str(len(slow.read()))
+        elif what == "tunnel":
+            tunnel = socket.create_connection(("db.test", 5432), 30)
+            out = "open"
+        elif what == "ping":
+            tunnel.sendall(args[0].encode())
+            out = tunnel.recv(100).decode() or "closed"
+        elif what == "wait":
+            try:
+                out = "%d octets" % len(tunnel.recv(100))
+            except ConnectionResetError:
+                out = "reset"
         else:
             out = "bye"
     except Exception as e:

@@ -118,7 +118,7 @@ static void J09_J10_echo(void **state)
 static void overlapping(void **state)
 {
 	static const struct str aba[] = { STR("abab"), STR("ababc") }, nested[] = { STR("xabcy"), STR("abc"), STR("bc") }, chain[] = { STR("abcd"), STR("cdef"), STR("efgh") },
-		same[] = { STR("aaaa") }, prefix[] = { STR("token"), STR("token-long-form") }, twice[] = { STR("secret!!"), STR("secret!!") };
+				same[] = { STR("aaaa") }, prefix[] = { STR("token"), STR("token-long-form") }, twice[] = { STR("secret!!"), STR("secret!!") };
 
 	(void)state;
 	CHECK(aba, "ababab abababc xababx");
@@ -396,8 +396,8 @@ static void escapes_found(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(J09_J10_echo), cmocka_unit_test(overlapping), cmocka_unit_test(short_and_none), cmocka_unit_test(long_values),
-		cmocka_unit_test(random_texts), cmocka_unit_test(J11_no_delay), cmocka_unit_test(UF05_forms),
-		cmocka_unit_test(filler_keeps_the_form), cmocka_unit_test(random_forms), cmocka_unit_test(escapes_found) };
+					    cmocka_unit_test(random_texts), cmocka_unit_test(J11_no_delay), cmocka_unit_test(UF05_forms),
+					    cmocka_unit_test(filler_keeps_the_form), cmocka_unit_test(random_forms), cmocka_unit_test(escapes_found) };
 
 	return cmocka_run_group_tests_name("scrub", tests, NULL, NULL);
 }
