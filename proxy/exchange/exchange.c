@@ -262,6 +262,8 @@ static void answer(struct exchange *x, const char *text)
 		r.shape = REFUSAL_GIT;
 	else if (is_grpc(x))
 		r.shape = REFUSAL_GRPC;
+	else if (rpc_connect(&x->req, &r))
+		r.shape = r.content_type.n > 0 ? REFUSAL_CONNECT_STREAM : REFUSAL_CONNECT;
 	else if (x->state == X_ANSWERING && x->request_ended)
 		rpc_shape(&x->arena, r.path, buf_str(&x->call), &r);
 	else if (buf_len(&x->content_held) > 0 && x->request_ended)
@@ -1177,6 +1179,11 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 		return;
 	}
 	x->awaits_continue = false;
+	if (x->scrub_on && x->dest.has_inject && rpc_compressed(r)) {
+		snprintf(x->reason, sizeof(x->reason), "compressed_messages");
+		exchange_upstream_broken(x, "the upstream compresses its messages although it was not told that it may: a credential in them could not be found");
+		return;
+	}
 	http_response_strip(r);
 	x->first_byte_us = clock_mono_us() - x->start_us;
 	x->status = r->status;
