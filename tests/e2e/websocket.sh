@@ -15,7 +15,8 @@ origin() { # KIND PORT
 	PIDS+=($!)
 	wait_for 10 grep -q up "$T/$1.log" || { not_ok "the $1 origin starts" "$(cat "$T/$1.out")"; exit 1; }
 }
-origin h1 "$O1"; origin h2 "$O2"; origin h2plain "$OP"
+WP=$(free_port)
+origin clear "$WP"; origin h1 "$O1"; origin h2 "$O2"; origin h2plain "$OP"
 UNTIL=$(date -u -d '+1 hour' +%Y-%m-%dT%H:%M:%SZ)
 dest() { # HOST PORT [more lines]
 	printf '  - host: %s\n    connect: 127.0.0.1:%s\n    addresses: [127.0.0.0/8]\n    tls: { ca: ./upca.pem }\n' "$1" "$2"
@@ -28,9 +29,10 @@ policy() {
 	dest o1.test "$O1" "$inject"; dest o2.test "$O2" "$inject"; dest op.test "$OP"
 	dest lim1.test "$O1" 'limits: { request_body: 64KiB, response_body: 64KiB }'; dest lim2.test "$O2" 'limits: { request_body: 64KiB, response_body: 64KiB }'
 	dest idle1.test "$O1" 'limits: { idle: 2s }'; dest idle2.test "$O2" 'limits: { idle: 2s }'
-	printf '  - host: plain.test\n    scheme: http\n    connect: 127.0.0.1:%s\n    addresses: [127.0.0.0/8]\n    allow: [ WEBSOCKET /ws/** ]\n' "${WP:-1}"
+	[ -n "${1:-}" ] || return 0
+	printf '  - host: plain.test\n    scheme: http\n    connect: 127.0.0.1:%s\n    addresses: [127.0.0.0/8]\n    allow: [ WEBSOCKET /ws/** ]\n' "$WP"
 }
-policy >"$WORK/policy.yaml"
+policy all >"$WORK/policy.yaml"
 cp "$HERE/h2/client.py" "$WORK/h2c.py"
 cp "$HERE/ws/frames.py" "$WORK/"
 cp "$HERE/ws/client.py" "$WORK/wsc.py"
@@ -192,7 +194,7 @@ for up in ("1", "2"):
         w = KINDS[cl]("lim%s.test" % up, "/ws/sink"); w.binary(b"x" * 65536); w.text(b"end"); assert w.message()[1].startswith(b"65539 "); w.binary(b"x" * 40000, fin=False); w.send(frame(0, b"y" * 40000, masked=True)); say(n + "large up", w.ended())
         w = KINDS[cl]("lim%s.test" % up, "/ws/big/65536"); assert len(w.message()[1]) == 65536; w.close(); w = KINDS[cl]("lim%s.test" % up, "/ws/big/65537"); say(n + "large down", w.ended())
         w = KINDS[cl]("idle%s.test" % up, "/ws/sink"); w.ping(b"x"); say(n + "idle", w.ended())
-        w = KINDS[cl](host, "/ws/late"); w.close(1000); w.text(b"too late"); w.finish(); say(n + "late", w.ended())
+        w = KINDS[cl](host, "/ws/late"); w.close(1000); w.text(b"too late"); say(n + "late", w.ended())
 P
 run python3 hostile.py >"$T/all" 2>&1
 for up in 1 2; do for cl in h1 h2; do
@@ -217,6 +219,91 @@ wait_for 10 eval '[ "$(record_count "\"code\":\"malformed_request\"" "\"reason\"
 [ "$(record_count '"code":"upstream_timeout"' '"reason":"limits.idle"' '"close_code":1001')" -eq 4 ] && ok "I05 the idle limit is recorded" || not_ok "I05 the idle limit is recorded"
 grep -c 'got /ws/sink' "$T/h1.log" "$T/h2.log" >"$T/out" || true
 hasnt "I06 nothing of a faulty frame reaches the other side" "$T/h1.log" "AssertionError"
+
+# --- other ways in, back-pressure -------------------------------------------------------------------------------------------------
+cat >"$WORK/ways.py" <<'P'
+from wsc import *
+import hashlib, http.client, json, time
+for name, host, k in (("transparent", "plain.test", {"port": 80}), ("absolute", "plain.test", {"port": 80, "proxy": "absolute"}), ("connect 80", "plain.test", {"port": 80, "proxy": "connect"}), ("connect 443", "o1.test", {"proxy": "connect"})):
+    w = WS1(host, "/ws/echo", **k); w.text(b"hello"); m = w.message(); w.close(1000); say("way " + name, *m, w.ended())
+    e = refused("h1", host, "/nowhere", **k); say("no way " + name, e.status, json.loads(e.body)["error"])
+def get(host, path):
+    c = http.client.HTTPSConnection(host, context=ssl.create_default_context(), timeout=30); c.request("GET", path); return c.getresponse().read().decode()
+for up in "12":
+    for cl in ("h1", "h2"):
+        host = "o%s.test" % up; name = "flood/1024/" + cl
+        w = KINDS[cl](host, "/ws/" + name)
+        if cl == "h2": w.k.slow.add(w.id)
+        same, last = 0, None
+        while same < 20: # until it does not come further
+            now = get(host, "/get/progress/" + name); same, last = same + 1 if now == last else 0, now; time.sleep(0.05)
+        said = int(last) < 512
+        if cl == "h2": w.k.slow.clear(); w.k.c.increment_flow_control_window(1 << 24, w.id); w.k.flush()
+        h = hashlib.sha256()
+        for i in range(1024): h.update(w.message()[1])
+        say("%s-%s down" % (cl, up), said, w.message()[1].decode() == h.hexdigest()); w.close(1000)
+        w = KINDS[cl](host, "/ws/sink/wait/" + cl); d = os.urandom(1 << 16); f = frame(BINARY, d, masked=True); n = 0
+        # an upstream that does not read is heard of: we cannot write for ever
+        if cl == "h1":
+            w.s.settimeout(2); rest = b""
+            try:
+                while n < 1024: rest = f; rest = rest[w.s.send(rest):]; n += 1; assert not rest or w.s.sendall(rest) is None
+            except TimeoutError: pass
+            say("%s-%s up" % (cl, up), n < 1024)
+        else:
+            k = w.k; k.s.settimeout(2); data = f * 1024; at = 0
+            try:
+                while at < len(data):
+                    m = min(len(data) - at, k.c.local_flow_control_window(w.id), k.c.max_outbound_frame_size)
+                    if m > 0: k.c.send_data(w.id, data[at:at + m]); at += m; k.flush()
+                    else: k.turn()
+            except TimeoutError: pass
+            say("%s-%s up" % (cl, up), at < len(data))
+        w.drop(); get(host, "/get/go/" + cl)
+P
+run python3 ways.py >"$T/all" 2>&1
+for w in transparent absolute "connect 80" "connect 443"; do
+	said "I05 $w" "way $w" "1 b'hello' close 1000 end"
+	said "I05 $w: decided" "no way $w" "403 policy_denied"
+done
+for up in 1 2; do for cl in h1 h2; do
+	said "UB06 $cl to h$up: a client that does not read stops the upstream, and loses nothing" "$cl-$up down" "True True"
+	said "UB06 $cl to h$up: an upstream that does not read stops the client" "$cl-$up up" "True"
+done; done
+
+# --- rules that go away --------------------------------------------------------------------------------------------------------------
+cat >"$WORK/withdraw.py" <<'P'
+from wsc import *
+path = sys.argv[1]
+ws = [("%s-%s" % (cl, up), KINDS[cl]("o%s.test" % up, path), KINDS[cl]("o%s.test" % up, "/ws/sink/kept")) for up in "12" for cl in ("h1", "h2")]
+for n, gone, kept in ws: gone.text(b"a"); gone.message()
+ws[0][1].text(b"half", fin=False); open("open", "w").close()
+for n, gone, kept in ws: say(n + " gone", gone.ended().replace("op1 ", "")); kept.text(b"end"); say(n + " kept", kept.message()[1][:2]); kept.close(1000)
+P
+mkdir "$T/pol"; cp "$T/upca.pem" "$T/pol/"; chmod 755 "$T/pol"; chmod 644 "$T/pol/upca.pem"
+withdraw() { # NAME PATH, then what withdraws
+	rm -f "$WORK/open"; chmod 777 "$WORK"
+	(cd "$WORK" && E2E_SECRET=$SECRET exec timeout 60 "$SP" run --quiet --policy "$T/pol/ws.yaml" -- python3 withdraw.py "$2") >"$T/all" 2>&1 &
+	local pid=$!
+	PIDS+=($pid)
+	wait_for 30 test -e "$WORK/open" || not_ok "$1: the WebSockets open" "$(cat "$T/all")"
+	"$3"
+	wait $pid
+	for up in 1 2; do for cl in h1 h2; do
+		said "$1, $cl to h$up: ended with it" "$cl-$up gone" "close 1008 end"
+		said "$1, $cl to h$up: the other goes on" "$cl-$up kept" "b'3 '"
+	done; done
+}
+another() { policy | sed 's#WEBSOCKET /ws/\*\*,#WEBSOCKET /ws/sink/**,#' >"$T/pol/new"; mv "$T/pol/new" "$T/pol/ws.yaml"; }
+policy >"$T/pol/ws.yaml"
+withdraw "a policy without the rule" /ws/echo/withdrawn another
+UNTIL=$(date -u -d '+12 seconds' +%Y-%m-%dT%H:%M:%SZ)
+policy | sed 's#path: /until/\*\*#path: /ws/echo/until#; s#WEBSOCKET /ws/\*\*,#WEBSOCKET /ws/sink/**,#' >"$T/pol/ws.yaml"
+withdraw "a rule whose time is over" /ws/echo/until true
+for p in withdrawn until; do
+	[ "$(record_count '"path":"/ws/echo/'$p'"' '"code":"policy_denied"' '"reason":"policy_changed"' '"close_code":1008' '"closed_by":"gateway"')" -eq 4 ] && ok "$p: recorded so" || not_ok "$p: recorded so" "$(records | grep -F "/ws/echo/$p" | tail -n 2)"
+	[ "$(cat "$T/h1.log" "$T/h2.log" | grep -c "^closed /ws/echo/$p 03e9")" -eq 4 ] && ok "$p: the upstreams are told" || not_ok "$p: the upstreams are told" "$(grep "$p" "$T/h1.log" "$T/h2.log")"
+done
 
 # --- the record ---------------------------------------------------------------------------------------------------------------------
 records | python3 -c '

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # A WebSocket client with its hands on every octet, over HTTP/1.1 and HTTP/2 (h2/client.py).
-import base64, os, socket, ssl, sys
+import base64, os, socket, ssl, sys, urllib.parse
 from frames import *
 from h2c import Client
 class Refused(Exception):
@@ -31,9 +31,13 @@ class WS:
         try: self.send(frame(CLOSE, d[:2], masked=True))
         except (OSError, ssl.SSLError): pass
 class WS1(WS):
-    def __init__(self, host, path, more=(), raw=None, port=443, early=b"", key=None):
+    def __init__(self, host, path, more=(), raw=None, port=443, early=b"", key=None, proxy=None): # proxy: "absolute", "connect"
         super().__init__()
-        self.s = socket.create_connection((host, port), 20); self.s.settimeout(30)
+        self.s = socket.create_connection(urllib.parse.urlsplit(os.environ["http_proxy"]).netloc.split(":") if proxy else (host, port), 20); self.s.settimeout(30)
+        if proxy == "connect":
+            self.s.sendall(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((host.encode(), port) * 2)); head = b""
+            while not head.endswith(b"\r\n\r\n"): head += self.s.recv(1)
+        if proxy == "absolute": path = "http://" + host + path
         if port == 443: self.s = ssl.create_default_context().wrap_socket(self.s, server_hostname=host)
         key = key or base64.b64encode(os.urandom(16)).decode()
         fields = raw if raw is not None else ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: " + key]

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # A WebSocket server that does what the path says, also what no good server does, over HTTP/1.1 or HTTP/2 (RFC 8441).
-#	origin.py h1|h2|h2plain PORT LOG CERT KEY     h2plain: HTTP/2 without RFC 8441, and HTTP/1.1 for who asks
+#	origin.py h1|h2|h2plain|clear PORT LOG CERT KEY     h2plain: HTTP/2 without RFC 8441, and HTTP/1.1 for who asks; clear: no TLS
 import hashlib, os, queue, socket, ssl, sys, threading
 import h2.config, h2.connection, h2.events, h2.exceptions, h2.settings
 from frames import *
 kind, port, log = sys.argv[1], int(sys.argv[2]), open(sys.argv[3], "w", 1)
 ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); ctx.load_cert_chain(sys.argv[4], sys.argv[5])
-ctx.set_alpn_protocols({"h1": ["http/1.1"], "h2": ["h2"], "h2plain": ["h2", "http/1.1"]}[kind])
+ctx.set_alpn_protocols({"h1": ["http/1.1"], "clear": ["http/1.1"], "h2": ["h2"], "h2plain": ["h2", "http/1.1"]}[kind])
 l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); l.bind(("127.0.0.1", port)); l.listen(100)
-lock = threading.Lock()
+lock, progress, go = threading.Lock(), {}, {}
 def tell(*a):
     with lock: print(*a, file=log)
 def session(s, path, head): # the protocol is switched
@@ -18,8 +18,9 @@ def session(s, path, head): # the protocol is switched
         while True:
             fin, op, d, masked, first = r.frame(); assert masked, "not masked"
             if op == PING: s.send(frame(PONG, d)); continue
+            if op == CLOSE: tell("closed", path, d.hex())
             s.send(frame(op, d, fin=fin))
-            if op == CLOSE: tell("closed", path, d.hex()); return
+            if op == CLOSE: return
     elif what == "first": pass # was sent with the answer
     elif what == "auth":
         s.send(frame(TEXT, b"whole " + auth))
@@ -36,13 +37,11 @@ def session(s, path, head): # the protocol is switched
     elif what == "flood": # as fast as it is taken; the log tells how far it came
         block = frame(BINARY, b"0123456789abcdef" * 4096); h = hashlib.sha256()
         for i in range(int(arg)):
-            s.send(block); h.update(block[10:])
-            if i % 16 == 0: tell("flood", i)
+            s.send(block); h.update(block[10:]); progress[path] = i
         tell("flooded", h.hexdigest()); s.send(frame(TEXT, h.hexdigest().encode()))
     elif what == "sink":
         h, n = hashlib.sha256(), 0
-        if arg == "wait": # reads nothing until the test says so
-            while not os.path.exists(sys.argv[3] + ".go"): threading.Event().wait(0.05)
+        if arg == "wait": go.setdefault(p[2], threading.Event()).wait(25) # reads nothing until the client says so, by /get/go/NAME
         while True:
             op, d = r.message()
             if op == CLOSE: s.send(close(1000)); return
@@ -68,6 +67,10 @@ def session(s, path, head): # the protocol is switched
             fin, op, d, _, _ = r.frame(); tell("got", path, op, d[:2].hex() if op == CLOSE else d[:40])
             if op == CLOSE: return
     except Ended: tell("gone", path)
+def plain_answer(path, p, head):
+    if p[0] == "go": go.setdefault(p[1], threading.Event()).set()
+    if p[0] == "progress": return b"%d" % progress.get("/ws/" + "/".join(p[1:]), -1)
+    return b"no WebSocket here, you sent " + head.get("authorization", "-").encode()
 def fields(path, head): # of the answer: what the path asks for
     p = path.split("?")[0].split("/")[2:]; f = []
     if p[0] == "sub": f.append(("sec-websocket-protocol", p[1]))
@@ -92,7 +95,7 @@ class H1:
             path = line[1]; p = path.split("?")[0].split("/")[2:]
             if p[0] == "status" or "upgrade" not in head and p[0] != "unasked":
                 code = p[1] if p[0] == "status" else "200"
-                body = b"no WebSocket here, you sent " + head.get("authorization", "-").encode()
+                body = plain_answer(path, p, head)
                 self.send(b"HTTP/1.1 %s Whatever\r\nContent-Length: %d\r\nX-More: 1\r\n\r\n" % (code.encode(), len(body)) + body); continue
             a = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Accept", accept(head.get("sec-websocket-key", "")))] + fields(path, head)
             bad = p[1] if p[0] == "bad" else ""
@@ -107,7 +110,9 @@ class H1:
             version = "HTTP/1.0" if bad == "1.0" else "HTTP/1.1"
             d = "".join(["%s 101 Switching Protocols\r\n" % version] + ["%s: %s\r\n" % x for x in a] + ["Set-Cookie: seen=%s\r\n\r\n" % head.get("authorization", "-")]).encode()
             self.send(d + frame(TEXT, b"first words") if p[0] == "first" else d) # in one segment
-            session(self, path, head); self.s.unwrap(); return
+            session(self, path, head)
+            if kind != "clear": self.s.unwrap()
+            return
 class Stream:
     def __init__(self, conn, sid): self.conn, self.sid, self.q, self.room = conn, sid, queue.Queue(), threading.Condition(conn.lock)
     def recv(self):
@@ -142,7 +147,7 @@ class H2:
         path = head[":path"]; p = path.split("?")[0].split("/")[2:]
         tell("head", "HTTP/2", head[":method"], path, *sorted("%s=%s" % kv for kv in head.items()))
         if p[0] == "status" or head.get(":protocol") != "websocket":
-            body = b"no WebSocket here, you sent " + head.get("authorization", "-").encode()
+            body = plain_answer(path, p, head)
             self.c.send_headers(sid, [(":status", p[1] if p[0] == "status" else "200"), ("x-more", "1"), ("content-length", str(len(body)))]); self.c.send_data(sid, body, end_stream=True); return
         self.c.send_headers(sid, [(":status", "200"), *fields(path, head), ("set-cookie", "seen=" + head.get("authorization", "-"))])
         if p[0] == "first": self.c.send_data(sid, frame(TEXT, b"first words"))
@@ -167,6 +172,7 @@ class H2:
         for st in self.streams.values(): st.q.put(b"")
 def serve(raw):
     try:
+        if kind == "clear": return H1(raw).run()
         s = ctx.wrap_socket(raw, server_side=True)
         (H2(s) if s.selected_alpn_protocol() == "h2" else H1(s)).run()
     except Exception as e: tell("ended", type(e).__name__, e)
