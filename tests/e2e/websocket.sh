@@ -245,9 +245,9 @@ for up in "12":
         w = KINDS[cl](host, "/ws/sink/wait/" + cl); d = os.urandom(1 << 16); f = frame(BINARY, d, masked=True); n = 0
         # an upstream that does not read is heard of: we cannot write for ever
         if cl == "h1":
-            w.s.settimeout(2); rest = b""
+            w.s.settimeout(2)
             try:
-                while n < 1024: rest = f; rest = rest[w.s.send(rest):]; n += 1; assert not rest or w.s.sendall(rest) is None
+                while n < 1024: w.send(f); n += 1
             except TimeoutError: pass
             say("%s-%s up" % (cl, up), n < 1024)
         else:

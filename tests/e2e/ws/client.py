@@ -30,6 +30,29 @@ class WS:
         self.waved = True
         try: self.send(frame(CLOSE, d[:2], masked=True))
         except (OSError, ssl.SSLError): pass
+class Tls: # a socket's own unwrap reads, and loses what comes
+    def __init__(self, s, host):
+        self.s, self.i, self.o = s, ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.t = ssl.create_default_context().wrap_bio(self.i, self.o, server_hostname=host); self.do(self.t.do_handshake)
+    def flush(self):
+        d = self.o.read()
+        if d: self.s.sendall(d)
+    def do(self, f, *a):
+        while True:
+            try: r = f(*a); self.flush(); return r
+            except ssl.SSLWantReadError:
+                self.flush(); d = self.s.recv(65536)
+                if d: self.i.write(d)
+                else: self.i.write_eof()
+    def recv(self, n): return self.do(self.t.read, n)
+    def sendall(self, d):
+        for i in range(0, len(d), 16384): self.do(self.t.write, d[i:i + 16384])
+    def finish(self):
+        try: self.t.unwrap()
+        except ssl.SSLWantReadError: pass
+        self.flush()
+    def settimeout(self, n): self.s.settimeout(n)
+    def close(self): self.s.close()
 class WS1(WS):
     def __init__(self, host, path, more=(), raw=None, port=443, early=b"", key=None, proxy=None): # proxy: "absolute", "connect"
         super().__init__()
@@ -38,7 +61,7 @@ class WS1(WS):
             self.s.sendall(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((host.encode(), port) * 2)); head = b""
             while not head.endswith(b"\r\n\r\n"): head += self.s.recv(1)
         if proxy == "absolute": path = "http://" + host + path
-        if port == 443: self.s = ssl.create_default_context().wrap_socket(self.s, server_hostname=host)
+        if port == 443: self.s = Tls(self.s, host)
         key = key or base64.b64encode(os.urandom(16)).decode()
         fields = raw if raw is not None else ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: " + key]
         self.s.sendall(("GET %s HTTP/1.1\r\nHost: %s\r\n" % (path, host) + "".join(x + "\r\n" for x in [*fields, *("%s: %s" % x for x in more)]) + "\r\n").encode() + early)
@@ -60,10 +83,7 @@ class WS1(WS):
         except ssl.SSLZeroReturnError: return b"" # the end, after one of ours
     def send(self, d): self.s.sendall(d)
     def finish(self): # no more from us, without waiting for the other side's end
-        self.waved = True; self.s.settimeout(0)
-        try: self.s.unwrap()
-        except ssl.SSLWantReadError: pass
-        self.s.settimeout(30)
+        self.waved = True; self.s.finish()
     def drop(self): self.s.close()
 class WS2(WS):
     def __init__(self, host, path, more=(), conn=None):
