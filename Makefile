@@ -61,7 +61,7 @@ UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 REPLAY := $(addprefix $(B)/replay/,$(FUZZ))
 
-.PHONY: all deps check demo install bench bench-scrub fuzz fuzz-hour property kill200 soak lint clean tests
+.PHONY: all deps check demo install bench bench-scrub fuzz fuzz-hour property kill200 transfer10g soak lint clean tests
 all: $(addprefix $(BIN)/,$(PROGRAMS)) $(if $(SELFTEST_SRC),$(B)/sallyport-proxy-selftest)
 
 deps:
@@ -157,6 +157,10 @@ fuzz-hour:
 # Long runs; kill200 takes about seven minutes.
 kill200: all
 	BIN=$(abspath $(BIN)) BUILD=$(abspath $(B)) bash tests/soak/kill200.sh
+
+# Ten gibibytes in one response, and what the worker's memory does meanwhile.
+transfer10g: all
+	TRANSFER_MB=10240 BIN=$(abspath $(BIN)) BUILD=$(abspath $(B)) bash tests/e2e/transfer.sh
 
 SOAK_MINUTES ?= 30
 soak:

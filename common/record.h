@@ -61,7 +61,8 @@
 	T(OBSERVED, U)  /* it passed although no rule allows it: `mode: observe` */ \
 	T(UPSTREAM_PROXY, S) T(VETTED_BY, S) /* the proxy behind the gateway; who looked at the address: "gateway", "proxy" */ \
 	T(UNREAD, U)    /* of a connection: its octets passed unread */ \
-	T(ACTOR_PID, U) T(ACTOR_NAME, S) T(ACTOR_PATH, M)
+	T(ACTOR_PID, U) T(ACTOR_NAME, S) T(ACTOR_PATH, M) \
+	T(WS_CLOSE, U) T(WS_CLOSED_BY, S) T(WS_PROTOCOL, S) T(WS_MESSAGES_IN, U) T(WS_MESSAGES_OUT, U)
 
 enum record_tag {
 	REC_NONE = 0,

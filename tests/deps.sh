@@ -18,7 +18,7 @@ fuzz() { # the sanitizers' run-time is a package of its own, named by the versio
 	echo "clang ${v:+libclang-rt-$v-dev}"
 }
 clients() { # toolchains from anywhere on the PATH; without one, the distribution's
-	echo "libnginx-mod-http-brotli-filter wget python3-requests python3-httpx python3-grpcio python3-pip redis-server openssh-client tinyproxy gnutls-bin chromium firefox-esr skopeo gh awscli python3-boto3"
+	echo "libnginx-mod-http-brotli-filter wget python3-requests python3-httpx python3-grpcio python3-websockets python3-pip redis-server openssh-client tinyproxy gnutls-bin chromium firefox-esr skopeo gh awscli python3-boto3"
 	command -v npm >/dev/null 2>&1 || echo npm
 	command -v go >/dev/null 2>&1 || echo golang-go
 	command -v java >/dev/null 2>&1 || echo default-jdk-headless
@@ -27,7 +27,7 @@ clients() { # toolchains from anywhere on the PATH; without one, the distributio
 }
 unbuilt() { # client programs that are older than their sources, or not there without a reason
 	local p made from
-	for p in go grpc h2spec rust undici sdk; do
+	for p in go connect grpc h2spec rust undici sdk; do
 		case $p in undici) made=$out/node_modules/undici/package.json from=$src/node ;; sdk) made=$out/sdk/made from=$src/python ;; h2spec) made=$out/h2spec from=$src/h2spec ;; *) made=$out/$p-client from=$src/$p ;; esac
 		[ $mode = install ] || [ ! -e "$out/$p.skip" ] || made=$out/$p.skip
 		if [ ! -e "$made" ] || [ -n "$(find "$from" -type f -newer "$made")" ]; then echo "$p"; fi
@@ -35,7 +35,11 @@ unbuilt() { # client programs that are older than their sources, or not there wi
 }
 make_go() {
 	command -v go >/dev/null 2>&1 || { echo "go is not installed"; return 1; }
-	(cd "$src/go" && CGO_ENABLED=0 GOTOOLCHAIN=local go build -trimpath -o "$out/go-client" .) && touch "$out/go-client"
+	(cd "$src/go" && CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly go build -trimpath -o "$out/go-client" .) && touch "$out/go-client"
+}
+make_connect() {
+	command -v go >/dev/null 2>&1 || { echo "go is not installed"; return 1; }
+	(cd "$src/connect" && CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly go build -trimpath -o "$out/connect-client" .) && touch "$out/connect-client"
 }
 make_grpc() { # at the versions of go.mod; go.sum has the hashes
 	command -v go >/dev/null 2>&1 || { echo "go is not installed"; return 1; }

@@ -50,6 +50,7 @@ static void narrow_inner(struct http_fields *fs)
 	bool asked = http_fields_find_name(fs, grpc) != NULL;
 
 	http_fields_drop_like(fs, grpc);
+	http_fields_drop_like(fs, STR("Connect-Accept-Encoding"));
 	http_fields_drop_like(fs, STR("A-IM")); /* RFC 3229: differences, also compressed */
 	if (asked)
 		http_fields_add(fs, grpc, STR("identity"), HF_OTHER);

@@ -11,6 +11,7 @@
 #include "inject.h"
 #include "limit.h"
 #include "rpc.h"
+#include "websocket.h"
 
 /*
  * X_ANSWERING: refused, and recorded so; the content, which may be a call of JSON-RPC or GraphQL, is still read, so that the
@@ -97,10 +98,15 @@ static struct str version_text(enum http_version v)
 	}
 }
 
+struct str exchange_method(const struct exchange *x) { return x->req.upgrade_websocket ? STR("WEBSOCKET") : x->req.method; }
+
+static bool is_open(const struct exchange *x) { return x != NULL && x->ws != NULL && x->ws->open; }
+
 static void write_record(struct exchange *x)
 {
 	struct buf b = { 0 };
 	const struct exchange_ident *id = x->ident;
+	uint64_t hits;
 
 	if (x->recorded)
 		return;
@@ -113,7 +119,7 @@ static void write_record(struct exchange *x)
 	if (x->code != REFUSAL_NONE)
 		record_s(&b, REC_CODE, str_of(refusal_text(x->code)));
 	record_s(&b, REC_REASON, str_of(x->reason));
-	record_s(&b, REC_METHOD, x->req.method);
+	record_s(&b, REC_METHOD, exchange_method(x));
 	if (x->scheme != SCHEME_NONE)
 		record_s(&b, REC_SCHEME, x->scheme == SCHEME_HTTP ? STR("http") : STR("https"));
 	if (x->chost.len > 0)
@@ -173,9 +179,12 @@ static void write_record(struct exchange *x)
 		record_u(&b, REC_T_SECRET_US, x->secret_us);
 	if (x->first_byte_us)
 		record_u(&b, REC_T_FIRST_BYTE_US, x->first_byte_us);
-	if (x->scrub_hits + (x->scrub_on ? x->scrub.hits : 0))
-		record_u(&b, REC_SCRUBBED, x->scrub_hits + (x->scrub_on ? x->scrub.hits : 0));
+	hits = x->scrub_hits + (x->scrub_on ? x->scrub.hits : 0) + (x->ws != NULL ? x->ws->down.hits : 0);
+	if (hits > 0)
+		record_u(&b, REC_SCRUBBED, hits);
 	record_s(&b, REC_IDENTITY, STR("listener"));
+	if (x->ws != NULL)
+		websocket_record(x, &b);
 	x->host->record(x->host_arg, x, &b);
 	buf_fini(&b);
 }
@@ -192,6 +201,8 @@ static void finish(struct exchange *x, bool reusable)
 	leave_upstream(x, x->upstream_reusable);
 	write_record(x);
 	limit_leave(x);
+	if (x->ws != NULL)
+		websocket_free(x);
 	if (x->scrub_ref != NULL)
 		x->host->scrub_done(x->host_arg, x->scrub_ref);
 	x->scrub_ref = NULL;
@@ -247,7 +258,7 @@ static void answer(struct exchange *x, const char *text)
 	methods[n] = NULL;
 	r.reason = str_of(text);
 	r.host = str_mk(x->chost.text, x->chost.len);
-	r.method = x->req.method;
+	r.method = exchange_method(x);
 	r.path = x->path_record.n ? x->path_record : x->req.path;
 	r.rule = x->decision.rule;
 	r.allowed = methods;
@@ -259,6 +270,8 @@ static void answer(struct exchange *x, const char *text)
 		r.shape = REFUSAL_GIT;
 	else if (is_grpc(x))
 		r.shape = REFUSAL_GRPC;
+	else if (rpc_connect(&x->req, &r))
+		r.shape = r.content_type.n > 0 ? REFUSAL_CONNECT_STREAM : REFUSAL_CONNECT;
 	else if (x->state == X_ANSWERING && x->request_ended)
 		rpc_shape(&x->arena, r.path, buf_str(&x->call), &r);
 	else if (buf_len(&x->content_held) > 0 && x->request_ended)
@@ -461,6 +474,7 @@ static bool canonical_path(struct exchange *x)
 static void refuse_decision(struct exchange *x)
 {
 	const char *whose = x->decision.by_boundary ? "the boundary of this sandbox" : "this sandbox's policy";
+	struct str method = exchange_method(x);
 	char text[400];
 
 	switch (x->decision.why) {
@@ -479,7 +493,7 @@ static void refuse_decision(struct exchange *x)
 		exchange_refuse(x, REFUSAL_NO_POLICY, "the policy in force could not be read");
 		return;
 	default:
-		snprintf(text, sizeof(text), "no rule of %s allows %.*s on this path", whose, (int)(x->req.method.n > 32 ? 32 : x->req.method.n), x->req.method.p);
+		snprintf(text, sizeof(text), "no rule of %s allows %.*s on this path", whose, (int)(method.n > 32 ? 32 : method.n), method.p);
 		exchange_refuse(x, REFUSAL_POLICY_DENIED, text);
 		return;
 	}
@@ -539,7 +553,7 @@ static void facts_of(const struct exchange *x, struct facts *f)
 		.scheme = x->scheme,
 		.host = str_mk(x->chost.text, x->chost.len),
 		.port = x->port,
-		.method = x->req.upgrade_websocket ? STR("WEBSOCKET") : x->req.method,
+		.method = exchange_method(x),
 		.path = x->path_match,
 		.query = x->req.query,
 		.has_query = x->req.has_query,
@@ -551,6 +565,8 @@ static void facts_of(const struct exchange *x, struct facts *f)
 		.used_arg = x,
 	};
 }
+
+void exchange_facts(const struct exchange *x, struct facts *f) { facts_of(x, f); }
 
 /* A push that cannot pass is refused where it begins, before git has packed anything: GET .../info/refs?service=git-receive-pack. */
 static bool push_in_vain(struct exchange *x, const struct facts *asked)
@@ -661,8 +677,8 @@ static void decided(struct exchange *x, const struct facts *f)
 		exchange_refuse(x, REFUSAL_POLICY_DENIED, "TRACE is never forwarded");
 		return;
 	}
-	if (x->req.upgrade_websocket) {
-		exchange_refuse(x, REFUSAL_POLICY_DENIED, "WebSocket is not supported by this version of the gateway");
+	if (x->ws != NULL && !websocket_allowed(x)) {
+		exchange_refuse(x, REFUSAL_LIMIT_EXCEEDED, "this sandbox has as many open WebSockets as it may have");
 		return;
 	}
 	if (!limit_admit(x, &hit)) {
@@ -787,8 +803,16 @@ void exchange_start(struct exchange *x)
 		malformed(x, "via_loop");
 		return;
 	}
+	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
+		exchange_malformed(x, &fault);
+		return;
+	}
 	if (!credential_trip(x))
 		return;
+	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
+		exchange_malformed(x, &fault);
+		return;
+	}
 	facts_of(x, &f);
 	decide(x->table, x->has_dest ? &x->dest : NULL, &f, &x->decision);
 	if (x->decision.why == DECIDE_LOOK) {
@@ -800,7 +824,7 @@ void exchange_start(struct exchange *x)
 
 static void ask_upstream(struct exchange *x)
 {
-	struct upstream_want w = { .dest = &x->dest, .scheme = x->scheme, .host = str_mk(x->chost.text, x->chost.len), .port = x->port, .fresh = x->retried };
+	struct upstream_want w = { .dest = &x->dest, .scheme = x->scheme, .host = str_mk(x->chost.text, x->chost.len), .port = x->port, .fresh = x->retried, .websocket = x->ws != NULL };
 
 	x->state = X_UPSTREAM;
 	x->waiting_upstream = true;
@@ -922,7 +946,8 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 	}
 	if (x->request_ended) {
 		x->sent_ms = loop_now_ms(x->loop);
-		u->ops->end(u, NULL);
+		if (x->ws == NULL) /* frames may follow the answer */
+			u->ops->end(u, NULL);
 		return;
 	}
 	x->client->ops->resume(x->client);
@@ -1003,12 +1028,21 @@ static bool timed_out(struct exchange *x)
 	return true;
 }
 
-uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise) { return x != NULL && x->has_dest && x->limits.idle_ms != 0 ? x->limits.idle_ms : otherwise; }
+uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise)
+{
+	if (is_open(x))
+		return websocket_idle_ms(x);
+	return x != NULL && x->has_dest && x->limits.idle_ms != 0 ? x->limits.idle_ms : otherwise;
+}
 
 void exchange_tick(struct exchange *x)
 {
 	uint64_t waited = loop_now_ms(x->loop) - x->phase_ms;
 
+	if (is_open(x)) {
+		websocket_tick(x);
+		return;
+	}
 	if (timed_out(x))
 		return;
 
@@ -1026,6 +1060,10 @@ void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
 {
 	struct limit_hit hit;
 
+	if (is_open(x)) {
+		websocket_up(x, p, n);
+		return;
+	}
 	x->awaits_continue = false; /* it would not wait any longer */
 	if (x->state == X_ANSWERING) {
 		if (buf_len(&x->call) + n > RPC_CONTENT_MAX)
@@ -1099,7 +1137,7 @@ void exchange_client_gone(struct exchange *x)
 {
 	if (x->finished)
 		return;
-	if (!x->response_ended && !x->recorded) {
+	if (!x->response_ended && !x->recorded && !websocket_waved(x, true)) {
 		x->code = REFUSAL_CLIENT_CLOSED;
 		if (x->reason[0] == 0)
 			snprintf(x->reason, sizeof(x->reason), "the client closed the connection");
@@ -1111,30 +1149,6 @@ void exchange_client_gone(struct exchange *x)
 
 static bool coded_some(struct exchange *x, const uint8_t *p, size_t n);
 static void end_response(struct exchange *x, const struct http_fields *trailer);
-/* The request that began it, decided again. */
-static bool still_allowed(const struct exchange *x, const struct table *t)
-{
-	struct decision again;
-	struct facts f;
-	struct dest d;
-
-	facts_of(x, &f);
-	f.now_s = clock_wall_ms() / 1000;
-	if (table_find(t, x->scheme, f.host, f.port, &d) != 1)
-		return false;
-	decide(t, &d, &f, &again);
-	return again.verdict == VERDICT_ALLOW;
-}
-
-void exchange_policy_changed(struct exchange *x, const struct table *t)
-{
-	if (!x->endless || x->finished || x->client == NULL || still_allowed(x, t))
-		return;
-	snprintf(x->reason, sizeof(x->reason), "policy_changed");
-	leave_upstream(x, false);
-	x->upstream_reusable = false;
-	refuse_with(x, REFUSAL_POLICY_DENIED, 0, "this sandbox's policy was replaced by one that does not allow it");
-}
 
 void exchange_client_drained(struct exchange *x)
 {
@@ -1229,10 +1243,11 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 	enum http_framing framing = r->framing;
 	struct limit_hit hit;
 
+	if (x->ws != NULL && websocket_head(x, r))
+		return;
 	if (r->status < 200) {
 		if (r->status == 101 || ++x->interim > INTERIM_MAX) {
-			leave_upstream(x, false);
-			exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, r->status == 101 ? "the upstream switched protocols unasked" : "the upstream sent too many interim responses");
+			exchange_upstream_broken(x, r->status == 101 ? "the upstream switched protocols unasked" : "the upstream sent too many interim responses");
 			return;
 		}
 		if (r->status == 100) {
@@ -1244,6 +1259,11 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 		return;
 	}
 	x->awaits_continue = false;
+	if (x->scrub_on && x->dest.has_inject && rpc_compressed(r)) {
+		snprintf(x->reason, sizeof(x->reason), "compressed_messages");
+		exchange_upstream_broken(x, "the upstream compresses its messages although it was not told that it may: a credential in them could not be found");
+		return;
+	}
 	http_response_strip(r);
 	x->first_byte_us = clock_mono_us() - x->start_us;
 	x->status = r->status;
@@ -1325,6 +1345,10 @@ void exchange_response_data(struct exchange *x, uint8_t *p, size_t n)
 
 	if (x->finished || x->client == NULL)
 		return;
+	if (is_open(x)) {
+		websocket_down(x, p, n);
+		return;
+	}
 	x->active_ms = loop_now_ms(x->loop);
 	x->content_up += n;
 	if (x->limits.response_body != 0 && x->content_up > x->limits.response_body) {
@@ -1388,6 +1412,10 @@ void exchange_response_end(struct exchange *x, bool reusable, const struct http_
 {
 	if (x->finished || x->response_ended || x->end_due)
 		return;
+	if (is_open(x)) {
+		websocket_over(x);
+		return;
+	}
 	/* A14: an upstream that answered before it had the whole request is not used again */
 	x->upstream_reusable = reusable && x->request_ended;
 	if (buf_len(&x->coded) > 0 || x->decode_more)
@@ -1397,6 +1425,28 @@ void exchange_response_end(struct exchange *x, bool reusable, const struct http_
 }
 
 bool exchange_wants_trailer(const struct exchange *x) { return x->req.te_trailers || x->req.version == HTTP_V_2; }
+
+void exchange_upstream_broken(struct exchange *x, const char *text)
+{
+	leave_upstream(x, false);
+	exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, text);
+}
+
+void exchange_tunnel_end(struct exchange *x, enum refusal_code code, bool whole)
+{
+	if (x->finished)
+		return;
+	x->code = code;
+	if (code != REFUSAL_NONE && refusal_status(code) < 500)
+		x->decision.verdict = VERDICT_DENY;
+	x->response_ended = true;
+	write_record(x);
+	if (whole)
+		x->client->ops->end(x->client, NULL);
+	else
+		x->client->ops->reset(x->client, RESET_INTERNAL);
+	finish(x, false);
+}
 
 static bool may_retry(const struct exchange *x, bool unprocessed)
 {
@@ -1432,5 +1482,8 @@ void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const ch
 		return;
 	}
 	x->upstream_reusable = false;
-	exchange_upstream_failed(x, code, cause);
+	if (websocket_waved(x, false))
+		websocket_over(x);
+	else
+		exchange_upstream_failed(x, code, cause);
 }

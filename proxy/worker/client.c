@@ -20,6 +20,7 @@
 
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
+#include "../exchange/websocket.h"
 #include "../http/hello.h"
 #include "client.h"
 
@@ -565,7 +566,7 @@ static void process(struct conn *c)
 		conn_fill(c);
 		cl->lingered += buf_len(&c->in);
 		buf_clear(&c->in);
-		if (c->eof || c->failed || cl->lingered > LIMIT_LINGER_BYTES)
+		if ((c->eof && buf_len(&c->out) == 0) || c->failed || cl->lingered > LIMIT_LINGER_BYTES)
 			client_end(cl, c->failed || cl->lingered > LIMIT_LINGER_BYTES);
 		else if (c->more)
 			conn_yield(c);
@@ -578,6 +579,7 @@ static void process(struct conn *c)
 static bool host_begin(void *arg, struct exchange *x, enum refusal_code *code)
 {
 	struct worker *w = arg;
+	struct str method = exchange_method(x);
 	struct buf b = { 0 };
 
 	*code = REFUSAL_AUDIT_UNAVAILABLE;
@@ -587,7 +589,7 @@ static bool host_begin(void *arg, struct exchange *x, enum refusal_code *code)
 	record_s(&b, REC_KIND, STR("request"));
 	record_s(&b, REC_REQUEST_ID, str_of(x->request_id));
 	record_u(&b, REC_TIME_MS, x->start_ms);
-	record_s(&b, REC_METHOD, str_mk(x->req.method.p, x->req.method.n > 32 ? 32 : x->req.method.n));
+	record_s(&b, REC_METHOD, str_mk(method.p, method.n > 32 ? 32 : method.n));
 	record_s(&b, REC_HOST, x->ident != NULL && x->ident->known ? str_mk(x->ident->host.text, x->ident->host.len) : STR_NONE);
 	record_s(&b, REC_PATH, str_mk(x->req.path.p, x->req.path.n > 120 ? 120 : x->req.path.n));
 	x->slot = reporter_slot(w->rep, &b);
@@ -637,7 +639,37 @@ static void host_equip(void *arg, struct exchange *x)
 
 static void host_over(void *arg, struct exchange *x) { policy_release(policy_of_generation(arg, x->generation)); }
 
-const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event, host_equip, host_over, host_placeholders, host_misuse };
+static bool host_websocket(void *arg, struct exchange *x, bool begins)
+{
+	struct worker *w = arg;
+	struct websocket *ws = x->ws;
+
+	if (!begins) {
+		*(ws->prev != NULL ? &ws->prev->ws->next : &w->websockets) = ws->next;
+		if (ws->next != NULL)
+			ws->next->ws->prev = ws->prev;
+		w->websocket_n--;
+		return true;
+	}
+	if (w->websocket_n >= LIMIT_WEBSOCKETS)
+		return false;
+	ws->next = w->websockets;
+	if (ws->next != NULL)
+		ws->next->ws->prev = x;
+	w->websockets = x;
+	w->websocket_n++;
+	return true;
+}
+
+void websockets_decide_again(struct worker *w)
+{
+	for (struct exchange *x = w->websockets, *next; x != NULL; x = next) {
+		next = x->ws->next;
+		websocket_redecide(x, w->table);
+	}
+}
+
+const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event, host_equip, host_over, host_placeholders, host_misuse, host_websocket };
 
 /* --- time-outs ----------------------------------------------------------------------------------------------------- */
 
@@ -653,15 +685,7 @@ void clients_slots_freed(struct worker *w)
 
 void clients_policy_changed(struct worker *w)
 {
-	for (struct conn *c = w->clients.head, *next; c != NULL; c = next) {
-		struct client *cl = (struct client *)c;
-
-		next = c->next;
-		if (cl->x != NULL)
-			exchange_policy_changed(cl->x, w->table);
-		else if (cl->h2 != NULL)
-			client_h2_policy_changed(cl);
-	}
+	websockets_decide_again(w);
 	tunnels_decide_again(w, w->table);
 }
 

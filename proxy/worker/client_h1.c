@@ -119,7 +119,7 @@ static bool next_request(struct client *cl)
 	cl->scan = 0;
 	cl->head_ms = 0;
 	cl->crlf_skipped = false;
-	cl->keep = cl->chunked = cl->is_head = cl->body_left = false;
+	cl->keep = cl->chunked = cl->is_head = cl->body_left = cl->switched = false;
 	if (n < 0) {
 		exchange_malformed(x, &f);
 		return false;
@@ -218,7 +218,12 @@ void client_h1(struct client *cl)
 		conn_yield(c); /* more content is there: others get their turn first */
 		return;
 	}
-	if (c->failed || c->eof) {
+	if (cl->switched && cl->x != NULL && c->eof_clean && !c->failed) {
+		if (cl->body_left && !c->paused) { /* it says no more; what it is told still arrives */
+			cl->body_left = false;
+			exchange_request_end(cl->x, NULL);
+		}
+	} else if (c->failed || c->eof) {
 		if (cl->x == NULL && cl->awaits_slot && !c->failed)
 			return; /* served, or found gone, when there is a slot */
 		if (cl->x == NULL && buf_len(&c->in) > 0 && c->eof_clean && !c->failed) {
@@ -243,6 +248,11 @@ static void half_head(struct client_half *h, const struct http_response *r, enum
 	struct client *cl = of(h);
 
 	cl->chunked = framing == HTTP_BODY_CHUNKED && !cl->is_head;
+	if (r->status == 101) {
+		cl->switched = cl->body_left = true;
+		cl->keep = false;
+		h1_body_init(&cl->body, HTTP_BODY_CLOSE, 0);
+	}
 	h1_write_response(&cl->c.out, r, framing, length, r->keep_alive, cl->is_head);
 	conn_flush_later(&cl->c);
 }

@@ -401,7 +401,7 @@ static const struct client_half_ops half_ops = { half_head, half_data, half_end,
 
 void client_h2_start(struct client *cl)
 {
-	struct h2_config c = { .scheme = STR("https"), .limits = h2_limits_default };
+	struct h2_config c = { .connect_protocol = true, .scheme = STR("https"), .limits = h2_limits_default };
 
 	cl->h2 = must_calloc(1, sizeof(*cl->h2));
 	cl->h2->s = h2_new(&c, &events, cl, now_ms(cl));
@@ -419,15 +419,6 @@ void client_h2_gone(struct client *cl)
 	cl->h2 = NULL;
 	h2_free(h->s);
 	free(h);
-}
-
-void client_h2_policy_changed(struct client *cl)
-{
-	for (struct stream *cs = cl->h2->first, *next; cs != NULL; cs = next) {
-		next = cs->next;
-		if (cs->x != NULL && !cs->waits)
-			exchange_policy_changed(cs->x, cl->w->table);
-	}
 }
 
 static void start_waiting(struct client *cl)

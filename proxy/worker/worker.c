@@ -18,6 +18,7 @@
 #include "../../common/sys/role.h"
 #include "../../common/sys/log.h"
 #include "../exchange/rpc.h"
+#include "../exchange/websocket.h"
 #include "../roles.h"
 
 #define SWEEP_MS 1000
@@ -341,6 +342,7 @@ static void on_sweep(struct timer *t)
 	}
 	if (memcmp(&w->counts, &w->counts_told, sizeof(w->counts)) != 0)
 		tell_counts(w);
+	websockets_decide_again(w); /* a rule may hold until a date */
 	client_sweep(w);
 	upstreams_sweep(w->ups);
 	names_tick(w->names);
@@ -383,6 +385,7 @@ int worker_main(int link_fd)
 	w->tls = tls_new(w);
 	tls_warm(w->tls);
 	rpc_warm();
+	websocket_warm();
 	w->ups = upstreams_new(w);
 	clients_watch_memory(w);
 	w->sup = ipc_new(w->loop, link_fd, ROLE_WORKER, ROLE_SUPERVISOR, on_supervisor, w);

@@ -23,6 +23,7 @@
 
 /* Named limits; see docs/man/sallyport-proxy.8. */
 #define LIMIT_CLIENTS 8192          /* connections of one sandbox */
+#define LIMIT_WEBSOCKETS 512        /* open at a time in one sandbox: each keeps an in-flight slot */
 #define LIMIT_PENDING_RECORDS 4096
 #define LIMIT_HANDSHAKE_MS 10000    /* TCP accept to TLS done; TLS toward an upstream */
 #define LIMIT_SNIFF_MS 10000        /* first octet of a transparent connection */
@@ -85,6 +86,8 @@ struct worker {
 	bool slots_awaited; /* some client waits for an in-flight slot */
 	struct conn_list clients, upstream_conns, tunnel_conns;
 	size_t tunnel_n;
+	struct exchange *websockets; /* open, or asked for and allowed */
+	unsigned websocket_n;
 	bool shedding; /* at the end of this turn */
 	struct handles handles;
 	struct trust *trust;
@@ -180,6 +183,7 @@ void names_tick(struct names *n);
 void client_accept(struct worker *w, int fd);
 void client_sweep(struct worker *w);
 void clients_watch_memory(struct worker *w); /* from now on LIMIT_MEMORY is kept */
+void websockets_decide_again(struct worker *w); /* every WebSocket by the table that is in force now: what it does not allow is ended */
 void clients_slots_freed(struct worker *w); /* those that wait for a slot go on */
 void clients_policy_changed(struct worker *w); /* tunnels and WebSockets that the policy in force does not allow are ended */
 void clients_end(struct worker *w); /* all of them, with their records */

@@ -452,11 +452,11 @@ class OriginH1:
 class Origin:
     """One host's. early and late are the case's: called at a request's head, and when it is whole; late may return an Answer."""
 
-    def __init__(self, cert, key, version):
+    def __init__(self, cert, key, version, port=0):
         self.version, self.ctx = version, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.ctx.load_cert_chain(cert, key)
         self.ctx.set_alpn_protocols(["h2"] if version == 2 else ["http/1.1"])
-        s = socket.create_server(("127.0.0.1", 0), backlog=128)
+        s = socket.create_server(("127.0.0.1", port), backlog=128)
         self.port = s.getsockname()[1]
         self.clear()
         threading.Thread(target=self.accept, args=(s,), daemon=True).start()
