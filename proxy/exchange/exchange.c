@@ -642,6 +642,13 @@ static bool observes(struct exchange *x, const struct facts *f)
 	return true;
 }
 
+bool exchange_observed_still(const struct exchange *x, const struct table *t, const struct facts *f, const struct decision *d)
+{
+	struct decision b;
+
+	return x->observed && d->why == DECIDE_NO_RULE && !d->by_boundary && f->now_s < table_observe_until(t) && decide_boundary(t, f, &b);
+}
+
 static void over_limit(struct exchange *x, const struct limit_hit *hit)
 {
 	snprintf(x->reason, sizeof(x->reason), "%s", hit->which);
@@ -809,10 +816,6 @@ void exchange_start(struct exchange *x)
 	}
 	if (!credential_trip(x))
 		return;
-	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
-		exchange_malformed(x, &fault);
-		return;
-	}
 	facts_of(x, &f);
 	decide(x->table, x->has_dest ? &x->dest : NULL, &f, &x->decision);
 	if (x->decision.why == DECIDE_LOOK) {

@@ -272,7 +272,7 @@ static void on_checker_end(struct watch *w, uint32_t events)
 		/* a crash of the checker is a refusal */
 		if (WIFSIGNALED(status))
 			log_error("the checker of sandbox %s ended by signal %d%s", b->name, WTERMSIG(status), WTERMSIG(status) == SIGSYS ? " (a system call outside its row)" : "");
-		refuse(g, n > GENERATION_DIGEST_LEN + SIGNATURE_KEY_LEN ? beyond(said, (size_t)n) : "the compiled policy is damaged or of another format version: it is refused. Compile it again with `sallyport policy compile`");
+		refuse(g, WIFEXITED(status) && WEXITSTATUS(status) == 2 && n > 0 ? beyond(said, (size_t)n) : "the compiled policy is damaged or of another format version: it is refused. Compile it again with `sallyport policy compile`");
 		return;
 	}
 	memcpy(g->digest, said, GENERATION_DIGEST_LEN);
