@@ -157,13 +157,14 @@ static void on_change(struct task *t)
 static int tell(struct task *t, const struct runpolicy *p, const char *failed, uint32_t *generation, struct err *err)
 {
 	struct gateway g = *t->found;
-	struct gateway_register r = { .table_fd = p->table_fd, .env_fd = -1, .boundary_fd = -1, .explain_denials = p->explain_denials };
+	struct gateway_register r = { .table_fd = p->table_fd, .env_fd = -1, .boundary_fd = -1, .vault_ca_fd = -1, .explain_denials = p->explain_denials };
 	bool again = true;
 	int ret = -1;
 
 	for (unsigned i = 0; i < p->file_n; i++) {
 		r.files[i].path = p->files[i].path;
-		r.files[i].fd = p->files[i].fd;
+		r.files[i].dir_fd = p->files[i].dir_fd;
+		r.files[i].follow = p->files[i].follow;
 	}
 	r.file_n = p->file_n;
 	g.fd = -1;
@@ -196,7 +197,7 @@ static void reload(struct task *t)
 	if (named != NULL)
 		named = realpath(named, real);
 	if (t->place != NULL && named == NULL) {
-		*p = (struct runpolicy){ .table_fd = -1 };
+		*p = (struct runpolicy){ .table_fd = -1, .vault_ca_fd = -1 };
 		err_errno(&err, "cannot find the policy %s", t->place);
 	} else {
 		runpolicy_load(p, t->found, named, t->plan->cwd, &err);
@@ -342,7 +343,7 @@ int reload_main(int argc, char **argv)
 {
 	static struct gateway g;
 	static struct runpolicy p;
-	struct gateway_register r = { .env_fd = -1, .boundary_fd = -1 };
+	struct gateway_register r = { .env_fd = -1, .boundary_fd = -1, .vault_ca_fd = -1 };
 	struct err err = ERR_INIT;
 	const char *state = NULL, *socket = NULL, *file = NULL;
 	uint32_t generation = 0;
@@ -371,7 +372,8 @@ int reload_main(int argc, char **argv)
 	r.explain_denials = p.explain_denials;
 	for (unsigned i = 0; i < p.file_n; i++) {
 		r.files[i].path = p.files[i].path;
-		r.files[i].fd = p.files[i].fd;
+		r.files[i].dir_fd = p.files[i].dir_fd;
+		r.files[i].follow = p.files[i].follow;
 	}
 	r.file_n = p.file_n;
 	if (gateway_reload(&g, &r, 0, NULL, &generation, &again, &err) < 0)

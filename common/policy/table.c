@@ -91,7 +91,7 @@ bool table_load_header(struct str v, struct header *h)
 bool table_load_secret(struct str v, struct secret_decl *s, struct cursor *hosts)
 {
 	struct cursor c = cursor_on(v);
-	uint8_t source = get_u8(&c);
+	uint8_t source = get_u8(&c), flags, token;
 
 	*s = (struct secret_decl){ .source = SECRET_SOURCE_NONE };
 	s->name = get_str(&c);
@@ -99,9 +99,16 @@ bool table_load_secret(struct str v, struct secret_decl *s, struct cursor *hosts
 	*hosts = c;
 	for (uint32_t n = get_u32(&c); n > 0 && !c.bad; n--)
 		get_str(&c);
-	if (c.bad || c.at != c.n || (source != SECRET_SOURCE_ENV && source != SECRET_SOURCE_FILE) || s->name.n == 0 || s->arg.n == 0 || memchr(s->arg.p, 0, s->arg.n) != NULL)
+	flags = get_u8(&c);
+	token = get_u8(&c);
+	s->refresh_s = get_u32(&c);
+	if (!secret_params_load(&c, &s->params) || c.bad || c.at != c.n || source == SECRET_SOURCE_NONE || source >= SECRET_SOURCES || token >= SECRET_TOKENS || (flags & ~SECRET_FLAGS_ALL) != 0)
+		return false;
+	if (s->name.n == 0 || s->arg.n == 0 || memchr(s->arg.p, 0, s->arg.n) != NULL || s->refresh_s > SECRET_REFRESH_MAX_S || (token != SECRET_TOKEN_NONE) != (secret_param(&s->params, SECRET_PARAM_URL, 0).n > 0))
 		return false;
 	s->source = source;
+	s->token = token;
+	s->follow = (flags & SECRET_FLAG_FOLLOW) != 0;
 	return true;
 }
 

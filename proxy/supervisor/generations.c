@@ -36,7 +36,7 @@ struct generation *generation_new(void)
 {
 	struct generation *g = must_calloc(1, sizeof(*g));
 
-	g->table_fd = g->env_fd = -1;
+	g->table_fd = g->env_fd = g->vault_ca_fd = -1;
 	return g;
 }
 
@@ -50,9 +50,16 @@ void generation_free(struct generation *g)
 	if (g->env_fd >= 0)
 		close(g->env_fd);
 	for (unsigned i = 0; i < g->file_n; i++) {
-		close(g->files[i].fd);
+		if (g->files[i].fd >= 0)
+			close(g->files[i].fd);
+		if (g->files[i].dir_fd >= 0)
+			close(g->files[i].dir_fd);
 		free(g->files[i].path);
 	}
+	if (g->vault_ca_fd >= 0)
+		close(g->vault_ca_fd);
+	free(g->vault_url);
+	buf_fini(&g->vault);
 	free(g);
 }
 
@@ -63,10 +70,15 @@ void generation_keep_sources(struct generation *g, const struct generation *now,
 	if (env)
 		g->env_fd = copy_fd(now->env_fd);
 	for (unsigned i = 0; files && i < now->file_n; i++) {
-		int fd = copy_fd(now->files[i].fd);
+		int fd = copy_fd(now->files[i].fd), dir = copy_fd(now->files[i].dir_fd);
 
-		if (fd >= 0)
-			g->files[g->file_n++] = (struct sandbox_file){ must_strdup(now->files[i].path), fd };
+		if (fd >= 0 || dir >= 0)
+			g->files[g->file_n++] = (struct sandbox_file){ must_strdup(now->files[i].path), fd, dir, now->files[i].follow };
+	}
+	if (env && g->vault_url == NULL && now->vault_url != NULL) { /* with the token, which is a variable */
+		g->vault_url = must_strdup(now->vault_url);
+		buf_adds(&g->vault, buf_str(&now->vault));
+		g->vault_ca_fd = copy_fd(now->vault_ca_fd);
 	}
 }
 
