@@ -814,10 +814,6 @@ void exchange_start(struct exchange *x)
 		malformed(x, "via_loop");
 		return;
 	}
-	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
-		exchange_malformed(x, &fault);
-		return;
-	}
 	if (!credential_trip(x))
 		return;
 	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
