@@ -118,6 +118,7 @@ demo: all
 
 bench: all
 	BIN=$(abspath $(BIN)) bash tests/bench/run.sh
+	BIN=$(abspath $(BIN)) bash tests/bench/names.sh
 
 # How fast scrubbing is.
 bench-scrub: $(B)/bench/scrub

@@ -416,15 +416,35 @@ int table_broader_each(const struct table *t, const struct dest *d, enum scheme 
 	return search_each(&s, true, on_broader, &b) < 0 || b.damaged ? -1 : 0;
 }
 
-bool table_host_known(const struct table *t, struct str host)
+/* On some port there is a destination for the host that fn finds. */
+static bool any_dest(const struct table *t, struct str host, bool (*fn)(enum scheme scheme, const struct dest *d))
 {
 	struct dest d;
 
 	for (uint32_t i = 0; i < t->port_n; i++)
-		if (table_find(t, t->ports[i].scheme, host, t->ports[i].port, &d) == 1)
+		if (table_find(t, t->ports[i].scheme, host, t->ports[i].port, &d) == 1 && fn(t->ports[i].scheme, &d))
 			return true;
 	return false;
 }
+
+static bool is_any(enum scheme scheme, const struct dest *d)
+{
+	(void)scheme;
+	(void)d;
+	return true;
+}
+
+static bool is_intercepted(enum scheme scheme, const struct dest *d) { return scheme == SCHEME_HTTPS && !d->tunnel; }
+
+static bool is_tunnel(enum scheme scheme, const struct dest *d)
+{
+	(void)scheme;
+	return d->tunnel;
+}
+
+bool table_host_known(const struct table *t, struct str host) { return any_dest(t, host, is_any); }
+bool table_host_intercepted(const struct table *t, struct str host) { return any_dest(t, host, is_intercepted); }
+bool table_host_tunnelled(const struct table *t, struct str host) { return any_dest(t, host, is_tunnel); }
 
 static bool take_value(void *arg, struct str key, struct str value, struct err *err)
 {

@@ -101,6 +101,9 @@ int table_find(const struct table *t, enum scheme scheme, struct str host, uint1
 int table_broader_each(const struct table *t, const struct dest *d, enum scheme scheme, struct str host, uint16_t port, bool (*fn)(void *arg, const struct dest *broader), void *arg);
 /* Whether any destination has this host or stands for it, on whatever port and scheme: what DNS inside needs. */
 bool table_host_known(const struct table *t, struct str host);
+/* Whether on some port a destination that decides for this host has its TLS opened; whether on some port octets pass unread. */
+bool table_host_intercepted(const struct table *t, struct str host);
+bool table_host_tunnelled(const struct table *t, struct str host);
 /* Whether any destination at all has this port: else a transparent connection is reset at accept. */
 bool table_port_known(const struct table *t, uint16_t port);
 bool table_port_speaks(const struct table *t, enum scheme scheme, uint16_t port); /* with this scheme */
