@@ -61,7 +61,7 @@ UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 REPLAY := $(addprefix $(B)/replay/,$(FUZZ))
 
-.PHONY: all deps check demo install bench fuzz property kill200 soak lint clean tests
+.PHONY: all deps check demo install bench bench-scrub fuzz fuzz-hour property kill200 transfer10g soak lint clean tests
 all: $(addprefix $(BIN)/,$(PROGRAMS)) $(if $(SELFTEST_SRC),$(B)/sallyport-proxy-selftest)
 
 deps:
@@ -103,6 +103,9 @@ $(B)/replay/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(B)/libtest.a 
 	@mkdir -p $(dir $@)
 	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) $(LIBS_TEST)
 .SECONDARY:
+# exchange_world.h stands in for whole modules; what else of them is asked for comes from the library, beside it
+WORLD := $(addprefix $(B)/,tests/stall_test replay/exchange_h1_fuzz replay/exchange_h2_fuzz fuzzers/exchange_h1_fuzz fuzzers/exchange_h2_fuzz)
+$(WORLD): LDFLAGS_ALL += -Wl,-z,muldefs
 
 tests: $(UNIT) $(REPLAY)
 
@@ -115,6 +118,13 @@ demo: all
 bench: all $(B)/bench/policy
 	$(B)/bench/policy
 	BIN=$(abspath $(BIN)) bash tests/bench/run.sh
+
+# How fast scrubbing is.
+bench-scrub: $(B)/bench/scrub
+	@$<
+$(B)/bench/scrub: $(B)/tests/bench/scrub.o $(B)/libtest.a $(B)/libcommon.a
+	@mkdir -p $(dir $@)
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_COMMON) $(LIBS_TEST)
 
 # The table against the reference evaluator, a million times: make property [PROPERTY_PAIRS=1000000] [PROPERTY_SEED=1]
 PROPERTY_PAIRS ?= 1000000
@@ -136,9 +146,26 @@ $(B)/fuzzers/%: $(B)/tests/fuzz/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
 	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) $(LIBS_TEST)
 
+# Whole exchanges, an hour each, at the same time: what they find stays in build/fuzz/findings, the log beside it.
+FUZZ_HOUR := exchange_h1_fuzz exchange_h2_fuzz
+fuzz-hour: FUZZ_SECONDS = 3600
+fuzz-hour:
+	$(MAKE) VARIANT=fuzz $(addprefix build/fuzz/fuzzers/,$(FUZZ_HOUR))
+	@mkdir -p build/fuzz/findings $(addprefix build/fuzz/corpus/,$(FUZZ_HOUR)); failed=; pids=; \
+	for f in $(FUZZ_HOUR); do \
+		build/fuzz/fuzzers/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=25 -max_len=1500 -entropic=0 -rss_limit_mb=2048 -artifact_prefix=build/fuzz/findings/$$f. \
+			build/fuzz/corpus/$$f tests/fuzz/corpus/$${f%_fuzz} >build/fuzz/findings/$$f.log 2>&1 & pids="$$pids $$!"; \
+	done; \
+	for p in $$pids; do wait $$p || failed=1; done; \
+	for f in $(FUZZ_HOUR); do echo "$$f:"; tail -n 3 build/fuzz/findings/$$f.log; done; [ -z "$$failed" ]
+
 # Long runs; kill200 takes about seven minutes.
 kill200: all
 	BIN=$(abspath $(BIN)) BUILD=$(abspath $(B)) bash tests/soak/kill200.sh
+
+# Ten gibibytes in one response, and what the worker's memory does meanwhile.
+transfer10g: all
+	TRANSFER_MB=10240 BIN=$(abspath $(BIN)) BUILD=$(abspath $(B)) bash tests/e2e/transfer.sh
 
 SOAK_MINUTES ?= 30
 soak:

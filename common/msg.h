@@ -32,8 +32,8 @@ const char *role_name(enum role r);
 
 /*
  * START, first message on every link from the supervisor. fds by role: ca: key, certificate (PEM files, read-only);
- * audit: directory, chain key file; worker: trust anchors (sealed memfd, trust.h) ; dialer: credentials of the proxy behind,
- * if it has some; text = "via HOST PORT gateway|proxy\n" if there is such a proxy, then its DNS servers, "ADDRESS PORT\n" each.
+ * audit: directory, chain key file; secrets: the key of placeholders; worker: trust anchors (sealed memfd, trust.h) ; dialer: credentials of the
+ * proxy behind, if it has some; text = "via HOST PORT gateway|proxy\n" if there is such a proxy, then its DNS servers, "ADDRESS PORT\n" each.
  */
 struct msg_start {
 	uint32_t uid_base;
@@ -45,7 +45,7 @@ struct msg_start {
 enum listener_kind { LISTENER_NONE = 0, LISTENER_PROXY4, LISTENER_PROXY6, LISTENER_DNS_TCP4, LISTENER_DNS_TCP6, LISTENER_DNS_UDP4, LISTENER_DNS_UDP6, LISTENER_DIAG };
 #define MSG_LISTENERS_MAX 8
 /* The upper half of the flags of SANDBOX, and of START and CA_NEXT to ca, is the number of a CA: which one the sandbox trusts, which one comes with it. */
-enum { SANDBOX_EXPLAIN_DENIALS = 1 };
+enum { SANDBOX_EXPLAIN_DENIALS = 1, SANDBOX_OBSERVE = 2 /* a policy with `mode: observe` may */ };
 #define SANDBOX_CA(flags) ((flags) >> 16)
 #define SANDBOX_CA_FLAGS(number) ((uint32_t)(number) << 16)
 struct msg_ca_ref {
@@ -57,7 +57,9 @@ struct msg_sandbox {
 	uint32_t flags;
 	uint8_t listeners;   /* how many */
 	uint8_t kinds[MSG_LISTENERS_MAX]; /* enum listener_kind, in descriptor order */
-	uint8_t pad[3];
+	uint8_t boundary;    /* 1: its table comes behind the policy's */
+	uint8_t meter;       /* 1, to a worker: the memory of its counters comes next */
+	uint8_t pad[1];
 	char name[MSG_NAME_MAX];   /* NUL-terminated */
 	uint8_t table_digest[32];  /* as the checker found it */
 } __attribute__((packed));

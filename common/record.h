@@ -57,9 +57,12 @@
 	T(T_DNS_US, U) T(T_CONNECT_US, U) T(T_TLS_US, U) T(T_SECRET_US, U) T(T_FIRST_BYTE_US, U) \
 	T(SRC_PORT, U) \
 	T(SCRUBBED, U)  /* overwritten echoes */ \
+	T(BOUNDARY, U)  /* it is the boundary that refuses: rule and source are its */ \
+	T(OBSERVED, U)  /* it passed although no rule allows it: `mode: observe` */ \
 	T(UPSTREAM_PROXY, S) T(VETTED_BY, S) /* the proxy behind the gateway; who looked at the address: "gateway", "proxy" */ \
 	T(UNREAD, U)    /* of a connection: its octets passed unread */ \
-	T(ACTOR_PID, U) T(ACTOR_NAME, S) T(ACTOR_PATH, M)
+	T(ACTOR_PID, U) T(ACTOR_NAME, S) T(ACTOR_PATH, M) \
+	T(WS_CLOSE, U) T(WS_CLOSED_BY, S) T(WS_PROTOCOL, S) T(WS_MESSAGES_IN, U) T(WS_MESSAGES_OUT, U)
 
 enum record_tag {
 	REC_NONE = 0,

@@ -18,6 +18,17 @@ int asker_init(struct asker *k, const struct policy *p, struct err *err)
 	return 0;
 }
 
+int asker_within(struct asker *k, const struct boundary *b, struct err *err)
+{
+	struct table *t;
+
+	if (table_open(&t, b->fd, err) < 0)
+		return -1;
+	table_bind(k->t, t);
+	k->boundary = b->is_text ? &b->p : NULL;
+	return 0;
+}
+
 void asker_fini(struct asker *k)
 {
 	table_free(k->t);
@@ -106,7 +117,12 @@ int ask_decide(struct asker *k, const struct asked *q, struct decision *d, struc
 	if (found < 0)
 		return err_set(err, EBADMSG, "the table cannot be read");
 	decide(k->t, found == 1 ? &dest : NULL, &q->f, d);
-	ref_eval(k->p, &q->f, &ref);
+	if (table_boundary(k->t) != NULL && k->boundary == NULL) /* there is no text of it to ask */
+		return 0;
+	if (k->boundary != NULL)
+		ref_within(k->p, k->boundary, &q->f, &ref);
+	else
+		ref_eval(k->p, &q->f, &ref);
 	if (d->verdict != ref.verdict || d->why != ref.why || d->need != ref.need || !str_eq(d->rule, ref.rule) || !str_eq(d->source, ref.source))
 		return err_set(err, EPROTO, "the table and the reference evaluator differ on this request (a fault of sallyport's own; the table says %s)", d->verdict == VERDICT_ALLOW ? "allow" : "deny");
 	return 0;

@@ -2,15 +2,17 @@
 #ifndef SP_POLICY_ASK_H
 #define SP_POLICY_ASK_H
 /* A policy that is asked about requests: by its table (the gateway's own code) and by ref_eval, which must agree. */
-#include "model.h"
+#include "boundary.h"
 
 struct asker {
 	const struct policy *p;
 	struct table *t;
 	int fd;
+	const struct policy *boundary; /* or NULL: none, or it is a table only */
 	const struct pol_dest **all; /* room for ask_url's */
 };
 int asker_init(struct asker *k, const struct policy *p, struct err *err);
+int asker_within(struct asker *k, const struct boundary *b, struct err *err); /* from now on both are asked */
 void asker_fini(struct asker *k);
 
 struct asked {

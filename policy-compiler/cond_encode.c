@@ -65,4 +65,8 @@ void cond_encode(const struct pol_cond *c, struct buf *b)
 		put_str(b, c->regex);
 	if (c->parts & COND_BODY)
 		put_body(b, c);
+	if (c->parts & COND_USES) {
+		put_u64(b, c->uses_key);
+		put_u64(b, c->uses);
+	}
 }

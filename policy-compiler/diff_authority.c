@@ -8,6 +8,7 @@
 
 #include "../common/base/must.h"
 #include "diff.h"
+#include "load.h"
 
 enum kind { GRANTS = 0,
 	    RESTRICTS,
@@ -16,7 +17,7 @@ struct statement {
 	enum kind kind;
 	struct str text;
 	uint64_t bound; /* of a limit: smaller is narrower, 0 none */
-	bool is_bound;
+	bool is_bound, counted; /* counted: it is there, or not; of others each destination has one */
 };
 struct statements {
 	struct arena *a;
@@ -47,6 +48,49 @@ static void add_bound(struct statements *ss, const char *what, const char *key, 
 
 	s->is_bound = true;
 	s->bound = value;
+}
+
+static const char *window_name(uint32_t seconds) { return seconds == 1 ? "s" : seconds == 60 ? "m" : seconds == 3600 ? "h" : "d"; }
+
+static void add_counted(struct statements *ss, const char *what, const char *key, const char *in, uint64_t amount)
+{
+	struct statement *s = add(ss, RESTRICTS, "%s: %s%s", what, key, in);
+
+	s->is_bound = s->counted = true;
+	s->bound = amount;
+}
+
+static void of_rates(struct statements *ss, const char *what, const struct pol_limits *l)
+{
+	static const char *const names[RATE_KINDS] = { [RATE_REQUESTS] = "limits.requests per ", [RATE_UPLOAD] = "limits.upload per ", [RATE_DOWNLOAD] = "limits.download per ", [RATE_CONCURRENT] = "limits.concurrent" };
+
+	for (unsigned i = 0; i < l->rate_n; i++)
+		add_counted(ss, what, names[l->rates[i].kind], l->rates[i].window_s ? window_name(l->rates[i].window_s) : "", l->rates[i].amount);
+}
+
+/* Limits of single rules, by their ids. */
+static void of_rules(struct statements *ss, const struct pol_dest *d)
+{
+	char what[300];
+
+	for (unsigned i = 0; i < d->rule_n; i++) {
+		const struct pol_rule *r = &d->rules[i];
+		const struct dest_limits *s = &r->limits.sizes;
+		const struct {
+			const char *key;
+			uint64_t value;
+		} sizes[] = { { "request_body", s->request_body }, { "response_body", s->response_body }, { "head", s->head_ms }, { "idle", s->idle_ms }, { "total", s->total_ms } };
+
+		if (r->deny)
+			continue;
+		snprintf(what, sizeof(what), "rule %.*s", DIAG_STR(r->id));
+		of_rates(ss, what, &r->limits);
+		for (unsigned k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
+			if (sizes[k].value != 0)
+				add_counted(ss, what, "limits.", sizes[k].key, sizes[k].value);
+		if (r->cond != NULL && (r->cond->parts & COND_USES))
+			add_counted(ss, what, "uses", "", r->cond->uses);
+	}
 }
 
 static void of_secret(struct statements *ss, const struct pol_secret *s)
@@ -85,6 +129,12 @@ static void of_dest(struct statements *ss, const struct pol_dest *d)
 		MUST(EVP_Digest(d->cas[i].p, d->cas[i].n, sha, NULL, EVP_sha256(), NULL) == 1);
 		add(ss, GRANTS, "%s: trusts the certificate with SHA-256 %02x%02x%02x%02x%02x%02x...", name, sha[0], sha[1], sha[2], sha[3], sha[4], sha[5]);
 	}
+	if (d->pin_n > 0)
+		add(ss, RESTRICTS, "%s: the chain holds one of the keys under tls.pin", name);
+	for (unsigned i = 0; i < d->pin_n; i++)
+		add(ss, GRANTS, "%s: takes the key with SHA-256 %02x%02x%02x%02x%02x%02x...", name, d->pins[i][0], d->pins[i][1], d->pins[i][2], d->pins[i][3], d->pins[i][4], d->pins[i][5]);
+	if (d->alpn_h1 != d->alpn_h2)
+		add(ss, EITHER, "%s: tls.alpn %s alone", name, d->alpn_h2 ? "h2" : "http/1.1");
 	if (d->paths.encoded_slash_keep)
 		add(ss, GRANTS, "%s: paths.encoded_slash keep", name);
 	if (d->paths.empty_segments_keep)
@@ -102,16 +152,20 @@ static void of_dest(struct statements *ss, const struct pol_dest *d)
 	for (unsigned i = 0; i < d->inject_n; i++) {
 		const struct pol_inject *in = &d->injects[i];
 
-		add(ss, GRANTS, "%s: injects %.*s as %s", name, DIAG_STR(in->secret->name), in->kind == INJECT_BEARER ? "bearer" : in->kind == INJECT_BASIC ? "basic"
-																			    : "header");
-		if (in->env.n > 0)
-			add(ss, GRANTS, "%s: the variable %.*s stands for %.*s", name, DIAG_STR(in->env), DIAG_STR(in->secret->name));
+		if (in->when_n == 0)
+			add(ss, GRANTS, "%s: injects %.*s as %s", name, DIAG_STR(in->secret->name), load_inject_kind(in->kind));
+		for (unsigned k = 0; k < in->when_n; k++)
+			add(ss, GRANTS, "%s: injects %.*s as %s when %.*s", name, DIAG_STR(in->secret->name), load_inject_kind(in->kind), DIAG_STR(in->when[k]));
+		for (unsigned k = 0; k < in->env_n; k += 2)
+			add(ss, GRANTS, "%s: the variable %.*s stands for %.*s", name, DIAG_STR(in->env[k]), DIAG_STR(in->secret->name));
 	}
-	add_bound(ss, name, "request_body", d->limits.request_body);
-	add_bound(ss, name, "response_body", d->limits.response_body);
-	add_bound(ss, name, "head", d->limits.head_ms);
-	add_bound(ss, name, "idle", d->limits.idle_ms);
-	add_bound(ss, name, "total", d->limits.total_ms);
+	add_bound(ss, name, "request_body", d->limits.sizes.request_body);
+	add_bound(ss, name, "response_body", d->limits.sizes.response_body);
+	add_bound(ss, name, "head", d->limits.sizes.head_ms);
+	add_bound(ss, name, "idle", d->limits.sizes.idle_ms);
+	add_bound(ss, name, "total", d->limits.sizes.total_ms);
+	of_rates(ss, name, &d->limits);
+	of_rules(ss, d);
 }
 
 static enum kind of_sandbox_key(struct str key)
@@ -127,21 +181,43 @@ static enum kind of_sandbox_key(struct str key)
 	return EITHER;
 }
 
+/* Resources are bounds; the rest is said or not. */
+static void of_sandbox(struct statements *ss, const struct pol_kv *kv)
+{
+	struct statement *s;
+	uint64_t n;
+
+	if ((str_starts(kv->key, STR("resources.")) || str_eq(kv->key, STR("filesystem.scratch"))) && str_u64(kv->value, UINT64_MAX, &n)) {
+		s = add(ss, RESTRICTS, "sandbox: %.*s", DIAG_STR(kv->key));
+		s->is_bound = s->counted = true;
+		s->bound = n;
+		return;
+	}
+	add(ss, of_sandbox_key(kv->key), "sandbox: %.*s %.*s", DIAG_STR(kv->key), DIAG_STR(kv->value));
+}
+
 static void of_policy(struct statements *ss, const struct policy *p)
 {
 	for (unsigned i = 0; i < p->secret_n; i++)
 		of_secret(ss, &p->secrets[i]);
 	for (unsigned i = 0; i < p->dest_n; i++)
 		of_dest(ss, &p->dests[i]);
-	add_bound(ss, "the policy", "request_body", p->limits.request_body);
-	add_bound(ss, "the policy", "response_body", p->limits.response_body);
-	add_bound(ss, "the policy", "head", p->limits.head_ms);
-	add_bound(ss, "the policy", "idle", p->limits.idle_ms);
-	add_bound(ss, "the policy", "total", p->limits.total_ms);
+	add_bound(ss, "the policy", "request_body", p->limits.sizes.request_body);
+	add_bound(ss, "the policy", "response_body", p->limits.sizes.response_body);
+	add_bound(ss, "the policy", "head", p->limits.sizes.head_ms);
+	add_bound(ss, "the policy", "idle", p->limits.sizes.idle_ms);
+	add_bound(ss, "the policy", "total", p->limits.sizes.total_ms);
+	of_rates(ss, "the policy", &p->limits);
+	if (p->observe_until != 0) {
+		struct statement *s = add(ss, GRANTS, "mode observe, until (seconds since 1970)");
+
+		s->is_bound = s->counted = true;
+		s->bound = p->observe_until;
+	}
 	if (p->explain_denials)
 		add(ss, EITHER, "explain_denials: refusals are explained inside");
 	for (unsigned i = 0; i < p->sandbox_n; i++)
-		add(ss, of_sandbox_key(p->sandbox[i].key), "sandbox: %.*s %.*s", DIAG_STR(p->sandbox[i].key), DIAG_STR(p->sandbox[i].value));
+		of_sandbox(ss, &p->sandbox[i]);
 }
 
 static int by_text(const void *a, const void *b)
@@ -159,12 +235,14 @@ static void changed(struct diff_changes *cs, const struct statement *s, bool app
 	struct diff_change *c;
 	struct buf b = { 0 };
 
-	if (s->is_bound) /* a destination with its limits, none of which is set */
+	if (s->is_bound && !s->counted) /* a destination with its limits, none of which is set */
 		return;
 	c = diff_add(cs);
 	c->wider = s->kind == EITHER || (s->kind == GRANTS) == appears;
 	c->narrower = s->kind == EITHER || (s->kind == GRANTS) != appears;
 	buf_addf(&b, "%s: %.*s", appears ? "new" : "gone", DIAG_STR(s->text));
+	if (s->counted)
+		buf_addf(&b, ": %llu", (unsigned long long)s->bound);
 	c->text = arena_str(&cs->a, buf_str(&b));
 	buf_fini(&b);
 }

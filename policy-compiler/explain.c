@@ -3,6 +3,7 @@
 
 #include "../common/base/jsonw.h"
 #include "ask.h"
+#include "load.h"
 
 #define NEAR_MAX 20
 
@@ -46,6 +47,8 @@ static const char *cond_text(unsigned failed)
 		return "its query does not match";
 	if (failed & COND_HEADERS)
 		return "its headers do not match";
+	if (failed & COND_USES)
+		return "it is used up (`uses`)";
 	return failed & COND_REGEX ? "its regular expression does not match" : "its condition on content does not hold";
 }
 
@@ -80,7 +83,7 @@ static void near_rules(struct story *s, const struct pol_dest *d)
 
 static void find_near(struct story *s)
 {
-	if (s->d.verdict == VERDICT_ALLOW)
+	if (s->d.verdict == VERDICT_ALLOW || s->d.by_boundary)
 		return;
 	for (unsigned i = 0; s->dest == NULL && i < s->p->dest_n && s->other == NULL; i++)
 		if (ref_host(str_mk(s->p->dests[i].host.text, s->p->dests[i].host.len), s->q.f.host))
@@ -98,17 +101,31 @@ static const char *why_text(const struct story *s)
 
 #define S(s) (int)(s).n, ((s).n ? (s).p : "")
 
-static const char *kind_name(enum inject_kind k)
+/* Where it goes, for people. */
+static void print_inject(const struct pol_inject *in, FILE *f)
 {
-	return k == INJECT_BEARER ? "bearer" : k == INJECT_BASIC ? "basic"
-								 : "header";
+	static const char *const places[] = { "header", "basic", "query", "path", "json", "form", "text" };
+	const char *sep = "";
+
+	fprintf(f, "  inject: %.*s as %s (", S(in->secret->name), load_inject_kind(in->kind));
+	for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (in->places & 1u << i) {
+			fprintf(f, "%s%s", sep, places[i]);
+			sep = ", ";
+		}
+	}
+	if (in->kind == INJECT_QUERY)
+		fprintf(f, "?%.*s", S(in->name));
+	else if (in->kind != INJECT_PLACEHOLDER)
+		fprintf(f, "%.*s", S(in->kind == INJECT_HEADER || in->kind == INJECT_HMAC ? in->name : STR("Authorization")));
+	fputs(")\n", f);
 }
 
 static void print_text(const struct story *s, FILE *f)
 {
 	bool allow = s->q.malformed == NULL && s->d.verdict == VERDICT_ALLOW;
 
-	fprintf(f, "%s: %s\n", allow ? "allow" : "deny", why_text(s));
+	fprintf(f, "%s: %s%s\n", allow ? "allow" : "deny", s->d.by_boundary ? "the boundary: " : "", why_text(s));
 	if (s->q.malformed != NULL) {
 		fprintf(f, "  check: %s\n", s->q.malformed);
 		return;
@@ -134,9 +151,8 @@ static void print_text(const struct story *s, FILE *f)
 		fputc('\n', f);
 	}
 	for (unsigned i = 0; allow && i < s->dest->inject_n; i++) {
-		const struct pol_inject *in = &s->dest->injects[i];
-
-		fprintf(f, "  inject: %.*s as %s (%.*s)\n", S(in->secret->name), kind_name(in->kind), S(in->kind == INJECT_HEADER ? in->name : STR("Authorization")));
+		if (load_inject_when(&s->dest->injects[i], s->d.rule))
+			print_inject(&s->dest->injects[i], f);
 	}
 }
 
@@ -172,6 +188,10 @@ static void print_json(const struct story *s, FILE *f)
 	jsonw_open(&w, '{');
 	jsonw_kz(&w, "verdict", allow ? "allow" : "deny");
 	jsonw_kz(&w, "why", why_text(s));
+	if (s->d.by_boundary) {
+		jsonw_key(&w, "boundary");
+		jsonw_bool(&w, true);
+	}
 	if (s->q.malformed != NULL)
 		jsonw_kz(&w, "malformed", s->q.malformed);
 	json_text(&w, "rule", s->d.rule);
@@ -184,7 +204,8 @@ static void print_json(const struct story *s, FILE *f)
 	json_near(&w, s);
 	jsonw_kopen(&w, "inject", '[');
 	for (unsigned i = 0; allow && i < s->dest->inject_n; i++)
-		jsonw_str(&w, s->dest->injects[i].secret->name);
+		if (load_inject_when(&s->dest->injects[i], s->d.rule))
+			jsonw_str(&w, s->dest->injects[i].secret->name);
 	jsonw_close(&w, ']');
 	jsonw_close(&w, '}');
 	buf_addc(&b, '\n');
@@ -192,7 +213,7 @@ static void print_json(const struct story *s, FILE *f)
 	buf_fini(&b);
 }
 
-int explain(struct policy *p, const struct explain_request *r, bool json, FILE *out, struct err *err)
+int explain(struct policy *p, const struct boundary *b, const struct explain_request *r, bool json, FILE *out, struct err *err)
 {
 	struct story s = { .p = p };
 	struct asker k;
@@ -201,6 +222,8 @@ int explain(struct policy *p, const struct explain_request *r, bool json, FILE *
 	s.q.f = (struct facts){ .method = str_of(r->method), .has_content = r->content, .content = r->held, .now_s = r->now_s, .field = header_at, .field_arg = r };
 	if (asker_init(&k, p, err) < 0)
 		return 3;
+	if (b != NULL && asker_within(&k, b, err) < 0)
+		goto out;
 	if (ask_url(&k, &p->mem, str_of(r->url), &s.q, err) < 0) {
 		ret = 2;
 		goto out;

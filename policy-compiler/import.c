@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "import.h"
-
-#include "../common/conf/yaml.h"
-
-struct import {
-	struct diag *d;
-	struct buf *out;
-	bool any_program, programs_told;
-};
-#define BAD(im, node, ...) diag_error((im)->d, (node)->line, (node)->col, __VA_ARGS__)
+#include "import_int.h"
 
 enum import_kind import_kind_of(const char *name)
 {
-	return strcmp(name, "openshell") == 0 ? IMPORT_OPENSHELL : strcmp(name, "sandbox-runtime") == 0 ? IMPORT_SANDBOX_RUNTIME
-													: IMPORT_NONE;
+	static const struct {
+		const char *name;
+		enum import_kind kind;
+	} kinds[] = { { "openshell", IMPORT_OPENSHELL }, { "sandbox-runtime", IMPORT_SANDBOX_RUNTIME }, { "squid", IMPORT_SQUID }, { "smokescreen", IMPORT_SMOKESCREEN }, { "iron-proxy", IMPORT_IRON_PROXY } };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (strcmp(name, kinds[i].name) == 0)
+			return kinds[i].kind;
+	return IMPORT_NONE;
 }
 
 static bool is(const struct yaml_node *n, const char *text) { return n != NULL && n->kind == YAML_TEXT && str_eq(n->text, str_of(text)); }
 static bool truth(const struct yaml_node *n) { return is(n, "true"); }
 
-static void quoted(struct buf *b, struct str s)
+void import_quoted(struct buf *b, struct str s)
 {
 	buf_addc(b, '"');
 	for (size_t i = 0; i < s.n; i++) {
@@ -30,8 +28,7 @@ static void quoted(struct buf *b, struct str s)
 	buf_addc(b, '"');
 }
 
-/* Every key of a map is one of `known`; else an error: what it restricts would be lost. */
-static void only(struct import *im, const struct yaml_node *map, const char *where, const char *const *known)
+void import_only(struct import *im, const struct yaml_node *map, const char *where, const char *const *known)
 {
 	for (unsigned i = 0; map != NULL && map->kind == YAML_MAP && i < map->n; i++) {
 		unsigned k = 0;
@@ -62,7 +59,7 @@ static void put_path(struct import *im, const struct yaml_node *n, struct str s)
 		plain -= 2;
 	if (s.p[0] == '/' && memchr(s.p, '*', plain) == NULL && memchr(s.p, '?', plain) == NULL && memchr(s.p, '[', plain) == NULL) {
 		buf_addz(im->out, "path: ");
-		quoted(im->out, s);
+		import_quoted(im->out, s);
 		return;
 	}
 	buf_addz(im->out, "regex: '");
@@ -104,7 +101,7 @@ static void put_texts(struct import *im, const struct yaml_node *n)
 		if (one->kind != YAML_TEXT)
 			BAD(im, one, "a text is wanted here");
 		buf_addz(im->out, i ? ", " : "");
-		quoted(im->out, one->text);
+		import_quoted(im->out, one->text);
 	}
 	buf_addc(im->out, ']');
 }
@@ -131,7 +128,7 @@ static void put_query(struct import *im, const struct yaml_node *q, bool deny)
 	buf_addz(im->out, ", query: { ");
 	for (unsigned i = 0; i < q->n; i++) {
 		buf_addz(im->out, i ? ", " : "");
-		quoted(im->out, q->items[2 * i]->text);
+		import_quoted(im->out, q->items[2 * i]->text);
 		buf_addz(im->out, deny ? ": { matches: " : ": { required: true, matches: ");
 		put_matcher(im, q->items[2 * i + 1]);
 		buf_addz(im->out, " }");
@@ -144,7 +141,7 @@ static void rest_rule(struct import *im, const struct yaml_node *r, bool deny, s
 	static const char *const known[] = { "method", "path", "query", NULL };
 	const struct yaml_node *method = yaml_get(r, "method"), *path = yaml_get(r, "path");
 
-	only(im, r, "a rule", known);
+	import_only(im, r, "a rule", known);
 	if (method == NULL || path == NULL || method->kind != YAML_TEXT || path->kind != YAML_TEXT) {
 		BAD(im, r, "a rule has `method` and `path`");
 		return;
@@ -152,7 +149,7 @@ static void rest_rule(struct import *im, const struct yaml_node *r, bool deny, s
 	if (base.n > 0 && !str_eq(base, path->text))
 		BAD(im, path, "an endpoint with a `path` whose rules have others: write the rules with whole paths");
 	buf_addz(im->out, "      - { method: ");
-	quoted(im->out, is(method, "*") ? STR("ANY") : method->text);
+	import_quoted(im->out, is(method, "*") ? STR("ANY") : method->text);
 	buf_addz(im->out, ", ");
 	put_path(im, path, path->text);
 	put_query(im, yaml_get(r, "query"), deny);
@@ -164,7 +161,7 @@ static void graphql_rule(struct import *im, const struct yaml_node *r, struct st
 	static const char *const known[] = { "operation_type", "operation_name", "fields", NULL };
 	const struct yaml_node *type = yaml_get(r, "operation_type"), *name = yaml_get(r, "operation_name"), *fields = yaml_get(r, "fields");
 
-	only(im, r, "a rule", known);
+	import_only(im, r, "a rule", known);
 	buf_addz(im->out, "      - { method: POST, ");
 	put_path(im, r, base);
 	buf_addz(im->out, ", body: { graphql: { type: ");
@@ -188,7 +185,7 @@ static void call_rule(struct import *im, const struct yaml_node *r, bool deny, s
 	static const char *const known[] = { "method", "tool", NULL };
 	const struct yaml_node *method = yaml_get(r, "method"), *tool = yaml_get(r, "tool");
 
-	only(im, r, "a rule", known);
+	import_only(im, r, "a rule", known);
 	if (method == NULL) {
 		BAD(im, r, "a rule has `method`");
 		return;
@@ -255,7 +252,7 @@ static void endpoint(struct import *im, const struct yaml_node *e)
 			       *path = yaml_get(e, "path");
 	struct str base = path != NULL && path->kind == YAML_TEXT ? path->text : STR_NONE;
 
-	only(im, e, "an endpoint", known);
+	import_only(im, e, "an endpoint", known);
 	if (host == NULL || host->kind != YAML_TEXT || port == NULL || port->kind != YAML_TEXT) {
 		BAD(im, e, "an endpoint has `host` and `port`");
 		return;
@@ -265,7 +262,7 @@ static void endpoint(struct import *im, const struct yaml_node *e)
 		return;
 	}
 	buf_addz(im->out, "  - host: ");
-	quoted(im->out, host->text);
+	import_quoted(im->out, host->text);
 	buf_addc(im->out, '\n');
 	if (!is(port, "443"))
 		buf_addf(im->out, "    ports: [%.*s]\n", DIAG_STR(port->text));
@@ -311,7 +308,7 @@ static void paths(struct import *im, const char *key, const struct yaml_node *li
 			if (p->kind != YAML_TEXT || memchr(p->text.p, '*', p->text.n) != NULL)
 				BAD(im, p, "a path with wildcards cannot be said: name the folder");
 			buf_addz(im->out, any ? ", " : "");
-			quoted(im->out, p->text);
+			import_quoted(im->out, p->text);
 			any = true;
 		}
 	}
@@ -323,13 +320,13 @@ static void openshell(struct import *im, const struct yaml_node *root)
 	static const char *const top[] = { "version", "filesystem_policy", "landlock", "process", "network_policies", NULL }, *const entry[] = { "name", "endpoints", "binaries", NULL };
 	const struct yaml_node *nets = yaml_get(root, "network_policies"), *files = yaml_get(root, "filesystem_policy");
 
-	only(im, root, "a policy of OpenShell", top);
+	import_only(im, root, "a policy of OpenShell", top);
 	buf_addz(im->out, "destinations:\n");
 	for (unsigned i = 0; nets != NULL && nets->kind == YAML_MAP && i < nets->n; i++) {
 		const struct yaml_node *e = nets->items[2 * i + 1], *ends = yaml_get(e, "endpoints"), *programs = yaml_get(e, "binaries");
 
-		only(im, e, "an entry of network_policies", entry);
-		if (programs != NULL && !im->any_program && !im->programs_told) {
+		import_only(im, e, "an entry of network_policies", entry);
+		if (programs != NULL && !im->o.any_program && !im->programs_told) {
 			BAD(im, programs, "which program asks is not looked at here: with --any-program every program of the sandbox may use these destinations");
 			im->programs_told = true;
 		}
@@ -380,9 +377,9 @@ static void sandbox_runtime(struct import *im, const struct yaml_node *root)
 	static const char *const file_keys[] = { "denyRead", "allowRead", "allowWrite", "denyWrite", "allowGitConfig", NULL };
 	const struct yaml_node *net = yaml_get(root, "network"), *files = yaml_get(root, "filesystem"), *allowed = net ? yaml_get(net, "allowedDomains") : NULL, *denied = net ? yaml_get(net, "deniedDomains") : NULL;
 
-	only(im, root, "settings of sandbox-runtime", top);
-	only(im, net, "`network`", net_keys);
-	only(im, files, "`filesystem`", file_keys);
+	import_only(im, root, "settings of sandbox-runtime", top);
+	import_only(im, net, "`network`", net_keys);
+	import_only(im, files, "`filesystem`", file_keys);
 	buf_addz(im->out, "# https on port 443 alone: other ports and plain http are destinations of their own. Unix sockets and listening are not carried over.\ndestinations:\n");
 	for (unsigned i = 0; allowed != NULL && allowed->kind == YAML_LIST && i < allowed->n; i++)
 		if (!listed(allowed, allowed->items[i]->text, i))
@@ -399,20 +396,26 @@ static void sandbox_runtime(struct import *im, const struct yaml_node *root)
 	}
 }
 
-int import_policy(enum import_kind kind, struct str text, bool any_program, struct buf *out, struct diag *d)
+int import_policy(enum import_kind kind, struct str text, const struct import_options *o, struct buf *out, struct diag *d)
 {
 	struct arena a = { 0 };
-	struct import im = { d, out, any_program, false };
-	const struct yaml_node *root = yaml_parse(&a, text.p, text.n, d);
+	struct import im = { .d = d, .out = out, .o = *o, .a = &a };
+	const struct yaml_node *root = kind == IMPORT_SQUID ? NULL : yaml_parse(&a, text.p, text.n, d);
 
-	if (root != NULL && root->kind != YAML_MAP)
+	buf_addz(out, "version: 1\nname: imported\n");
+	if (kind == IMPORT_SQUID) {
+		import_squid(&im, text);
+	} else if (root != NULL && root->kind != YAML_MAP) {
 		BAD(&im, root, "a map is wanted here");
-	if (root != NULL && root->kind == YAML_MAP) {
-		buf_addz(out, "version: 1\nname: imported\n");
+	} else if (root != NULL) {
 		if (kind == IMPORT_OPENSHELL)
 			openshell(&im, root);
-		else
+		else if (kind == IMPORT_SANDBOX_RUNTIME)
 			sandbox_runtime(&im, root);
+		else if (kind == IMPORT_SMOKESCREEN)
+			import_smokescreen(&im, root);
+		else
+			import_iron_proxy(&im, root);
 	}
 	arena_fini(&a);
 	return d->errors ? -1 : 0;

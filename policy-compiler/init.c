@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "../common/base/must.h"
-#include "model.h"
+#include "load.h"
 
 #define FILE_MAX (1u << 20)
 #define URLS_MAX 32
@@ -331,25 +331,12 @@ out:
 	return ret;
 }
 
-/* Beside the programs as they are built (../configs), or as they are installed (../share). */
 static int installed(const char *preset, struct buf *out, struct err *err)
 {
-	static const char *const dirs[] = { "../configs/policies", "../share/sallyport/policies", "../../../configs/policies" };
-	char self[4096], path[8192];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash;
-
-	if (n <= 0 || preset[0] == 0 || strspn(preset, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(preset))
+	if (preset[0] == 0 || strspn(preset, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(preset))
 		return err_set(err, EINVAL, "`%s` is not the name of a policy", preset);
-	self[n] = 0;
-	slash = strrchr(self, '/');
-	if (slash != NULL)
-		*slash = 0;
-	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s/%s.yaml", self, dirs[i], preset);
-		if (slurp(path, out))
-			return 0;
-	}
+	if (load_library(preset, out))
+		return 0;
 	return err_set(err, ENOENT, "no policy `%s` is installed; the names are those of the files in share/sallyport/policies, and npm, pip, cargo, go, maven, apt", preset);
 }
 

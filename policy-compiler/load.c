@@ -43,6 +43,7 @@ static void on_version(void *arg, const struct schema_row *row, const struct sch
 		ERROR_AT(l, v->node, "this version of sallyport reads `version: 1` only");
 }
 
+/* Of the files that are extended only what they are made of counts, not what they are called. */
 static void on_name(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	struct load *l = arg;
@@ -50,112 +51,135 @@ static void on_name(void *arg, const struct schema_row *row, const struct schema
 	(void)row;
 	if (!policy_name_ok(v->text))
 		ERROR_AT(l, v->node, "`name` is 1 to 63 of a-z, 0-9 and -, and does not begin with -");
-	else
+	else if (l->file == 0)
 		l->p->name = v->text;
 }
 
 static void on_description(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
+	struct load *l = arg;
+
 	(void)row;
-	((struct load *)arg)->p->description = v->text;
+	if (l->file == 0)
+		l->p->description = v->text;
+}
+
+static void on_override(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	if (v->truth)
+		l->over |= (uint64_t)1 << l->file;
 }
 
 static void on_explain(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
+	struct load *l = arg;
+	struct policy *p = l->p;
+	struct pol_place at = place_of(l, v->key);
+
 	(void)row;
-	((struct load *)arg)->p->explain_denials = v->truth;
+	if (l->explain_at.line == 0) {
+		p->explain_denials = v->truth;
+		l->explain_at = at;
+	} else if (p->explain_denials != v->truth && !load_overrides(l, l->explain_at.file, (l->over & (uint64_t)1 << l->explain_at.file) != 0, l->file)) {
+		load_error(l, l->explain_at, "`explain_denials` is another at %s: leave one out, or write `override: true` here", load_there(l, at, l->explain_at));
+	}
+}
+
+static void on_mode(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	if (!str_eq(v->text, STR("observe")))
+		return;
+	l->mode = v->key;
+	if (l->file > 0)
+		ERROR_AT(l, v->key, "a policy that others extend does not observe: the first file says it, or none");
+}
+
+static void on_until(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct load *l = arg;
+
+	(void)row;
+	if (l->mode == NULL || l->file > 0)
+		ERROR_AT(l, v->key, "`until` belongs to `mode: observe`");
+	else if (!load_time(v->text, &l->p->observe_until) || l->p->observe_until == 0)
+		ERROR_AT(l, v->node, "`until` is a date, 2026-11-30 (its beginning, UTC), or a time, 2026-11-30T12:00:00Z");
 }
 
 static void on_limits(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	struct load *l = arg;
+	struct pol_limits limits = { 0 };
 
 	(void)row;
-	load_limits(l, v->node, &l->p->limits);
+	load_limits(l, v->node, &limits);
+	load_limits_unite(l->a, &l->p->limits, &limits);
 }
 
-static void on_secrets(void *arg, const struct schema_row *row, const struct schema_value *v)
+static void on_extends(void *arg, const struct schema_row *row, const struct schema_value *v) { (void)arg, (void)row, (void)v; /* load_files.c has done it */ }
+
+static void on_destinations(struct load *l, const struct yaml_node *list)
 {
-	(void)row;
-	load_secrets(arg, v->node);
+	for (unsigned i = 0; i < list->n; i++)
+		load_destination(l, list->items[i]);
 }
 
-static void on_destinations(void *arg, const struct schema_row *row, const struct schema_value *v)
+/* A part of a policy is read of all files before the next part is: what one injects another may define. */
+enum { PART_SECRETS = 0, PART_DESTINATIONS, PART_TESTS, PART_SANDBOX, PARTS };
+static const char *const part_keys[PARTS] = { "secrets", "destinations", "tests", "sandbox" };
+
+static void on_part(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	(void)row;
-	for (unsigned i = 0; i < v->n; i++)
-		load_destination(arg, v->items[i]);
+	struct load *l = arg;
+
+	for (unsigned i = 0; i < PARTS; i++)
+		if (strcmp(row->key, part_keys[i]) == 0)
+			l->source[l->file].part[i] = v->node;
 }
 
-static void on_tests(void *arg, const struct schema_row *row, const struct schema_value *v)
+static void read_part(struct load *l, unsigned which, const struct yaml_node *n)
 {
-	(void)row;
-	load_tests(arg, v->node);
-}
-
-static void on_sandbox(void *arg, const struct schema_row *row, const struct schema_value *v)
-{
-	(void)row;
-	load_sandbox(arg, v->node);
+	switch (which) {
+	case PART_SECRETS:
+		load_secrets(l, n);
+		break;
+	case PART_DESTINATIONS:
+		on_destinations(l, n);
+		break;
+	case PART_TESTS:
+		if (l->file == 0) /* those of the others are about them alone */
+			load_tests(l, n);
+		break;
+	default:
+		load_sandbox(l, n);
+		break;
+	}
 }
 
 static const struct schema_row top_rows[] = {
 	{ "version", SCHEMA_TEXT, true, on_version, "the first line is `version: 1`", 0, 0 },
 	{ "name", SCHEMA_TEXT, false, on_name, NULL, 0, 0 },
 	{ "description", SCHEMA_PROSE, false, on_description, NULL, 0, 0 },
+	{ "extends", SCHEMA_LIST, false, on_extends, NULL, 0, 0 },
+	{ "override", SCHEMA_BOOL, false, on_override, NULL, 0, 0 },
 	{ "explain_denials", SCHEMA_BOOL, false, on_explain, NULL, 0, 0 },
+	{ "mode", SCHEMA_WORD, false, on_mode, "enforce|observe", 0, 0 },
+	{ "until", SCHEMA_TEXT, false, on_until, NULL, 0, 0 },
 	{ "limits", SCHEMA_MAP, false, on_limits, NULL, 0, 0 },
-	{ "secrets", SCHEMA_MAP, false, on_secrets, NULL, 0, 0 },
-	{ "destinations", SCHEMA_LIST, false, on_destinations, NULL, 0, 0 },
-	{ "tests", SCHEMA_LIST, false, on_tests, NULL, 0, 0 },
-	{ "sandbox", SCHEMA_MAP, false, on_sandbox, NULL, 0, 0 },
-	{ "extends", SCHEMA_LATER, false, NULL, "policies that build on others", 0, 0 },
-	{ "mode", SCHEMA_LATER, false, NULL, "observing", 0, 0 },
-	{ "until", SCHEMA_LATER, false, NULL, "observing", 0, 0 },
+	{ "secrets", SCHEMA_MAP, false, on_part, NULL, 0, 0 },
+	{ "destinations", SCHEMA_LIST, false, on_part, NULL, 0, 0 },
+	{ "tests", SCHEMA_LIST, false, on_part, NULL, 0, 0 },
+	{ "sandbox", SCHEMA_MAP, false, on_part, NULL, 0, 0 },
 	{ "vars", SCHEMA_LATER, false, NULL, "variables", 0, 0 },
 	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },
 };
 
 /* --- what only the whole tells ------------------------------------------------------------------------------------- */
-
-static int by_key(const void *a, const void *b)
-{
-	const struct pol_dest *x = a, *y = b;
-	int r = (int)x->scheme - (int)y->scheme;
-
-	if (r == 0)
-		r = (int)x->port - (int)y->port;
-	if (r == 0)
-		r = strcmp(x->host.text, y->host.text);
-	if (r == 0)
-		r = (int)y->port_written - (int)x->port_written;
-	if (r == 0)
-		r = x->at.line < y->at.line ? -1 : x->at.line > y->at.line ? 1 : x->at.col < y->at.col ? -1 : x->at.col > y->at.col;
-	return r;
-}
-
-/*
- * The order of what matches a host is total but for equals: of two with the same pattern, scheme and port the one decides
- * that lists its port; if both do, or neither, nothing tells them apart.
- */
-static void check_equal_dests(struct load *l)
-{
-	struct policy *p = l->p;
-
-	if (p->dest_n > 1)
-		qsort(p->dests, p->dest_n, sizeof(*p->dests), by_key);
-	for (unsigned i = 1; i < p->dest_n; i++) {
-		const struct pol_dest *x = &p->dests[i - 1], *y = &p->dests[i];
-
-		if (x->scheme != y->scheme || x->port != y->port || strcmp(x->host.text, y->host.text) != 0)
-			continue;
-		if (x->port_written != y->port_written)
-			diag_warning(l->d, y->at.line, y->at.col, "%s here never decides on port %u: the destination of line %u lists the port; only the deny rules count", y->host.text, y->port, x->at.line);
-		else
-			diag_error(l->d, y->at.line, y->at.col, "%s on port %u (%s) is a destination already, at line %u: put the rules together", y->host.text, y->port,
-				   scheme_name(y->scheme), x->at.line);
-	}
-}
 
 /* --- what a tunnel would evade --- */
 
@@ -191,12 +215,12 @@ static bool beside_of(const struct beside *b, const char *text)
 		const struct pol_dest *e = b->all[lo];
 
 		if (e != d && e->scheme != d->scheme && e->port == d->port && (e->scheme == SCHEME_TCP || d->scheme == SCHEME_TCP) && strcmp(e->host.text, d->host.text) == 0) {
-			diag_error(b->l->d, d->at.line, d->at.col, "%s on port %u is a destination already, at line %u: nothing tells a tunnel there from what is read", d->host.text, d->port, e->at.line);
+			load_error(b->l, d->at, "%s on port %u is a destination already, at %s: nothing tells a tunnel there from what is read", d->host.text, d->port, load_there(b->l, e->at, d->at));
 			return true;
 		}
 		if (e->tunnel || d->acknowledged || e->rule_n + e->inject_n == 0)
 			continue;
-		diag_error(b->l->d, d->at.line, d->at.col, "the tunnel to %s would evade the rules of line %u: what passes unread cannot be held to them; say `acknowledge: unread` if that is meant", d->host.text, e->at.line);
+		load_error(b->l, d->at, "the tunnel to %s would evade the rules of %s: what passes unread cannot be held to them; say `acknowledge: unread` if that is meant", d->host.text, load_there(b->l, e->at, d->at));
 		return true;
 	}
 	return false;
@@ -258,7 +282,7 @@ static int by_id(const void *a, const void *b)
 
 	if (r == 0)
 		r = x->id.n < y->id.n ? -1 : x->id.n > y->id.n;
-	return r ? r : x->at.line < y->at.line ? -1 : x->at.line > y->at.line ? 1 : x->at.col < y->at.col ? -1 : x->at.col > y->at.col;
+	return r ? r : load_place_order(&x->at, &y->at);
 }
 
 static void check_ids(struct load *l)
@@ -279,47 +303,60 @@ static void check_ids(struct load *l)
 	for (size_t i = 1; i < n; i++) {
 		const struct named *x = &all[i - 1], *y = &all[i];
 
-		if (!str_eq(x->id, y->id) || (x->at.line == y->at.line && x->at.col == y->at.col))
+		if (!str_eq(x->id, y->id) || load_place_order(&x->at, &y->at) == 0)
 			continue;
 		if (x->given && y->given)
-			diag_error(l->d, y->at.line, y->at.col, "the id `%.*s` is given already, at line %u", DIAG_STR(y->id), x->at.line);
+			load_error(l, y->at, "the id `%.*s` is given already, at %s", DIAG_STR(y->id), load_there(l, x->at, y->at));
 		else if (!quiet && !x->dest && !y->dest && x->of == y->of && (x->cond || y->cond))
-			diag_warning(l->d, y->at.line, y->at.col, "records would not tell this rule from that of line %u: give it an `id`", x->at.line);
-		else if (!x->dest && !y->dest && x->of == y->of && !x->cond && !y->cond)
-			diag_warning(l->d, y->at.line, y->at.col, "the same rule stands at line %u already", x->at.line);
+			load_warning(l, y->at, "records would not tell this rule from that of %s: give it an `id`", load_there(l, x->at, y->at));
+		else if (!x->dest && !y->dest && x->of == y->of && !x->cond && !y->cond && x->at.file == y->at.file)
+			load_warning(l, y->at, "the same rule stands at line %u already", x->at.line);
 	}
 	free(all);
 }
 
-static int by_env(const void *a, const void *b)
+struct variable {
+	struct str name, text;
+	const struct pol_inject *in;
+};
+
+static int by_variable(const void *a, const void *b)
 {
-	const struct pol_inject *x = *(const struct pol_inject *const *)a, *y = *(const struct pol_inject *const *)b;
-	size_t n = x->env.n < y->env.n ? x->env.n : y->env.n;
-	int r = memcmp(x->env.p, y->env.p, n);
+	const struct variable *x = a, *y = b;
+	size_t n = x->name.n < y->name.n ? x->name.n : y->name.n;
+	int r = memcmp(x->name.p, y->name.p, n);
 
 	if (r == 0)
-		r = x->env.n < y->env.n ? -1 : x->env.n > y->env.n;
-	return r ? r : x->at.line < y->at.line ? -1 : x->at.line > y->at.line;
+		r = x->name.n < y->name.n ? -1 : x->name.n > y->name.n;
+	return r ? r : load_place_order(&x->in->at, &y->in->at);
 }
 
-/* One variable cannot hold the placeholders of two secrets. */
+/* One variable cannot hold the placeholders of two secrets, nor one in two ways. */
 static void check_variables(struct load *l)
 {
 	const struct policy *p = l->p;
-	const struct pol_inject **all;
+	struct variable *all;
 	size_t n = 0, cap = 1;
 
 	for (unsigned i = 0; i < p->dest_n; i++)
-		cap += p->dests[i].inject_n;
-	all = must_calloc(cap, sizeof(const struct pol_inject *));
+		for (unsigned k = 0; k < p->dests[i].inject_n; k++)
+			cap += p->dests[i].injects[k].env_n / 2;
+	all = must_calloc(cap, sizeof(*all));
 	for (unsigned i = 0; i < p->dest_n; i++)
 		for (unsigned k = 0; k < p->dests[i].inject_n; k++)
-			if (p->dests[i].injects[k].env.n)
-				all[n++] = &p->dests[i].injects[k];
-	qsort(all, n, sizeof(const struct pol_inject *), by_env);
-	for (size_t i = 1; i < n; i++)
-		if (str_eq(all[i]->env, all[i - 1]->env) && all[i]->secret != all[i - 1]->secret)
-			diag_error(l->d, all[i]->at.line, all[i]->at.col, "the variable %.*s stands for secret `%.*s` already, at line %u", DIAG_STR(all[i]->env), DIAG_STR(all[i - 1]->secret->name), all[i - 1]->at.line);
+			for (unsigned e = 0; e < p->dests[i].injects[k].env_n; e += 2)
+				all[n++] = (struct variable){ p->dests[i].injects[k].env[e], p->dests[i].injects[k].env[e + 1], &p->dests[i].injects[k] };
+	qsort(all, n, sizeof(*all), by_variable);
+	for (size_t i = 1; i < n; i++) {
+		const struct variable *x = &all[i - 1], *y = &all[i];
+
+		if (!str_eq(x->name, y->name))
+			continue;
+		if (x->in->secret != y->in->secret)
+			load_error(l, y->in->at, "the variable %.*s stands for secret `%.*s` already, at %s", DIAG_STR(y->name), DIAG_STR(x->in->secret->name), load_there(l, x->in->at, y->in->at));
+		else if (!str_eq(x->text, y->text))
+			load_error(l, y->in->at, "the variable %.*s has another template already, at %s", DIAG_STR(y->name), load_there(l, x->in->at, y->in->at));
+	}
 	free(all);
 }
 
@@ -330,7 +367,7 @@ static void warn(struct load *l)
 
 	for (unsigned i = 0; i < p->secret_n; i++)
 		if (!p->secrets[i].used)
-			diag_warning(l->d, p->secrets[i].at.line, p->secrets[i].at.col, "secret `%.*s` is not injected anywhere", DIAG_STR(p->secrets[i].name));
+			load_warning(l, p->secrets[i].at, "secret `%.*s` is not injected anywhere", DIAG_STR(p->secrets[i].name));
 	for (unsigned i = 0; i < p->dest_n; i++) {
 		const struct pol_dest *d = &p->dests[i];
 		/* a wildcard may be there for its denies alone */
@@ -338,8 +375,8 @@ static void warn(struct load *l)
 
 		for (unsigned k = 0; k < d->rule_n; k++)
 			allows = allows || !d->rules[k].deny || broad;
-		if (!allows && (last == NULL || last->line != d->at.line || last->col != d->at.col))
-			diag_warning(l->d, d->at.line, d->at.col, "this destination allows nothing");
+		if (!allows && (last == NULL || load_place_order(last, &d->at) != 0))
+			load_warning(l, d->at, "this destination allows nothing");
 		if (!allows)
 			last = &d->at;
 	}
@@ -347,44 +384,72 @@ static void warn(struct load *l)
 
 static void check_whole(struct load *l)
 {
-	check_equal_dests(l);
+	load_merge_dests(l);
 	check_tunnels(l);
+	for (unsigned i = 0; i < l->p->dest_n; i++)
+		load_injects_of(l, &l->p->dests[i]);
 	check_ids(l);
 	check_variables(l);
-	if (l->d->errors == 0) /* what an error left out would only be noise */
+	if (l->d->errors == 0) { /* what an error left out would only be noise */
 		warn(l);
+		load_lint(l);
+	}
 }
 
 /* --- entry --------------------------------------------------------------------------------------------------------- */
 
-static void sha256(const void *p, size_t n, uint8_t out[32]) { MUST(EVP_Digest(p, n, out, NULL, EVP_sha256(), NULL) == 1); }
-
-int policy_parse(struct policy *p, const char *text, size_t n, const char *dir, struct diag *d)
+static void read_policy(struct load *l, const char *text, size_t n)
 {
-	struct load l = { .p = p, .d = d, .dir = dir, .a = &p->mem, .files = EVP_MD_CTX_new() };
-	struct yaml_node *root;
+	struct policy *p = l->p;
 
-	memset(p, 0, sizeof(*p));
 	p->explain_denials = true;
 	p->name = STR("unnamed");
-	sha256(text, n, p->digest);
-	MUST(l.files != NULL && EVP_DigestInit_ex(l.files, EVP_sha256(), NULL) == 1 && EVP_DigestUpdate(l.files, p->digest, 32) == 1);
-	root = yaml_parse(&p->mem, text, n, d);
-	if (root != NULL && root->kind == YAML_NULL) {
-		ERROR_AT(&l, root, "the policy is empty; the least one is `version: 1`, which denies everything");
-	} else if (root != NULL) {
-		schema_parse(d, root, "a policy", SCHEMA_ROWS(top_rows), &l);
-		check_whole(&l);
+	MUST(EVP_Digest(text, n, p->digest, NULL, EVP_sha256(), NULL) == 1);
+	l->files = EVP_MD_CTX_new();
+	MUST(l->files != NULL && EVP_DigestInit_ex(l->files, EVP_sha256(), NULL) == 1 && EVP_DigestUpdate(l->files, p->digest, 32) == 1);
+	load_read_files(l, str_mk(text, n));
+	for (unsigned i = 0; i < p->file_n; i++) {
+		load_in_file(l, i);
+		if (l->source[i].root != NULL)
+			schema_parse(l->d, l->source[i].root, "a policy", SCHEMA_ROWS(top_rows), l);
 	}
-	if (l.file_n > 0)
-		MUST(EVP_DigestFinal_ex(l.files, p->digest, NULL) == 1);
-	EVP_MD_CTX_free(l.files);
+	for (unsigned part = 0; part < PARTS; part++) {
+		for (unsigned i = 0; i < p->file_n; i++) {
+			load_in_file(l, i);
+			if (l->source[i].part[part] != NULL)
+				read_part(l, part, l->source[i].part[part]);
+		}
+	}
+	load_in_file(l, 0);
+	if (l->mode != NULL && l->d->errors == 0 && p->observe_until == 0)
+		ERROR_AT(l, l->mode, "`mode: observe` needs `until`, the date from which on it enforces");
+	if (l->source[0].root != NULL)
+		check_whole(l);
+	if (l->file_n > 0)
+		MUST(EVP_DigestFinal_ex(l->files, p->digest, NULL) == 1);
+	EVP_MD_CTX_free(l->files);
+}
+
+int policy_read(struct policy *p, struct str text, const char *dir, const struct load_reader *reader, struct diag *d)
+{
+	struct load *l = must_calloc(1, sizeof(*l));
+	const char *name = d->file;
+
+	memset(p, 0, sizeof(*p));
+	*l = (struct load){ .p = p, .d = d, .dir = dir, .reader = reader, .a = &p->mem };
+	read_policy(l, text.n ? text.p : "", text.n);
+	free(l);
+	d->file = name;
+	d->file_no = 0;
 	return d->errors ? -1 : 0;
 }
+
+int policy_parse(struct policy *p, const char *text, size_t n, const char *dir, struct diag *d) { return policy_read(p, str_mk(text, n), dir, NULL, d); }
 
 int policy_load(struct policy *p, const char *path, struct diag *d)
 {
 	struct buf b = { 0 };
+	struct load_folder folder = { .fd = -1 };
 	const char *slash = strrchr(path, '/');
 	char *dir = NULL;
 	/* not blocking: a pipe of that name is not waited for */
@@ -407,17 +472,18 @@ int policy_load(struct policy *p, const char *path, struct diag *d)
 		if (k > 0)
 			buf_commit(&b, (size_t)k);
 	} while (k > 0 && buf_len(&b) <= YAML_SIZE_MAX);
-	if (k < 0) {
+	if (k < 0 || load_folder_open(&folder, path, fd) < 0) {
 		diag_error_file(d, "cannot read it: %s", strerror(errno));
 		goto out;
 	}
 	dir = slash == NULL ? must_strdup(".") : slash == path ? must_strdup("/") : must_strdup(path);
 	if (slash != NULL && slash != path)
 		dir[slash - path] = 0;
-	ret = policy_parse(p, (const char *)buf_str(&b).p, buf_len(&b), dir, d);
+	ret = policy_read(p, buf_str(&b), dir, &folder.reader, d);
 out:
 	if (fd >= 0)
 		close(fd);
+	load_folder_close(&folder);
 	free(dir);
 	buf_fini(&b);
 	return ret;

@@ -58,16 +58,35 @@ static void add_certificate(struct load *l, const struct yaml_node *n, const cha
 	OPENSSL_free(der);
 }
 
+/* Where files are not those of a folder (a revision of git): beside the policy's file. */
+static bool read_beside(struct load *l, const struct yaml_node *n, struct str name, struct buf *text)
+{
+	const char *within = l->source[l->file].within, *slash = strrchr(within, '/'), *why = NULL;
+	struct buf b = { 0 };
+	bool ok;
+
+	if (slash != NULL)
+		buf_add(&b, within, (size_t)(slash - within) + 1);
+	buf_adds(&b, name);
+	buf_addc(&b, 0);
+	ok = l->reader->read(l->reader->arg, (const char *)buf_data(&b), text, &why);
+	if (!ok)
+		ERROR_AT(l, n, "cannot read tls.ca %s: %s", (const char *)buf_data(&b), why);
+	buf_fini(&b);
+	return ok;
+}
+
 void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d)
 {
 	struct buf text = { 0 };
 	uint8_t digest[32];
 	struct str name = n->text;
+	const char *dir = l->source[l->file].dir;
 	char *path;
 	BIO *bio = NULL;
 	X509 *x;
 
-	if (l->dir == NULL) {
+	if (dir == NULL && l->reader == NULL) {
 		ERROR_AT(l, n, "tls.ca cannot be read here");
 		return;
 	}
@@ -82,13 +101,13 @@ void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d)
 
 		while (str_starts(name, STR("./")))
 			name = str_mk(name.p + 2, name.n - 2);
-		if (strcmp(l->dir, ".") != 0)
-			buf_addf(&b, "%s/", strcmp(l->dir, "/") == 0 ? "" : l->dir);
+		if (dir != NULL && strcmp(dir, ".") != 0)
+			buf_addf(&b, "%s/", strcmp(dir, "/") == 0 ? "" : dir);
 		buf_adds(&b, name);
 		path = arena_strz(l->a, buf_str(&b));
 		buf_fini(&b);
 	}
-	if (read_ca(l, n, path, &text) < 0)
+	if (dir == NULL && n->text.p[0] != '/' ? !read_beside(l, n, name, &text) : read_ca(l, n, path, &text) < 0)
 		goto out;
 	MUST(EVP_Digest(buf_str(&text).p, buf_len(&text), digest, NULL, EVP_sha256(), NULL) == 1 && EVP_DigestUpdate(l->files, digest, sizeof(digest)) == 1);
 	l->file_n++;

@@ -10,6 +10,7 @@
 struct dest_ctx {
 	struct load *l;
 	struct pol_dest proto;
+	bool over; /* override: true */
 	struct str id;
 	struct canon_host *hosts;
 	unsigned host_n;
@@ -36,6 +37,19 @@ static void on_host(void *arg, const struct schema_row *row, const struct schema
 		if (load_host(c->l, v->items[i], &c->hosts[c->host_n]))
 			c->host_n++;
 	}
+}
+
+static void said(struct dest_ctx *c, unsigned which, const struct schema_value *v)
+{
+	c->proto.said |= 1u << which;
+	c->proto.said_over |= (unsigned)c->over << which;
+	c->proto.said_at[which] = place_of(c->l, v->key);
+}
+
+static void on_override(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct dest_ctx *)arg)->over = v->truth;
 }
 
 /* --- where it goes ------------------------------------------------------------------------------------------------- */
@@ -118,6 +132,7 @@ static void on_connect(void *arg, const struct schema_row *row, const struct sch
 		ERROR_AT(c->l, v->node, "`addresses` does not allow %s, where `connect` goes", h.text);
 	c->proto.connect_ip = h.ip;
 	c->proto.connect_port = port;
+	said(c, SAID_CONNECT, v);
 }
 
 /* --- tls, paths ---------------------------------------------------------------------------------------------------- */
@@ -128,12 +143,14 @@ static void on_ca(void *arg, const struct schema_row *row, const struct schema_v
 
 	(void)row;
 	load_ca(c->l, v->node, &c->proto);
+	said(c, SAID_CA, v);
 }
 
 static void on_tls_min(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
 	((struct dest_ctx *)arg)->proto.tls_min = str_eq(v->text, STR("1.2")) ? 12 : 13;
+	said(arg, SAID_TLS_MIN, v);
 }
 
 static void on_alpn(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -193,20 +210,23 @@ static void on_tls(void *arg, const struct schema_row *row, const struct schema_
 
 static void on_encoded_slash(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	(void)row, (void)v;
+	(void)row;
 	((struct dest_ctx *)arg)->proto.paths.encoded_slash_keep = true;
+	said(arg, SAID_ENCODED_SLASH, v);
 }
 
 static void on_empty_segments(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	(void)row, (void)v;
+	(void)row;
 	((struct dest_ctx *)arg)->proto.paths.empty_segments_keep = true;
+	said(arg, SAID_EMPTY_SEGMENTS, v);
 }
 
 static void on_raw(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
 	((struct dest_ctx *)arg)->proto.paths.raw = v->truth;
+	said(arg, SAID_RAW, v);
 }
 
 static const struct schema_row paths_rows[] = {
@@ -241,7 +261,7 @@ static void allow_tunnel(struct dest_ctx *c, const struct yaml_node *n)
 	r->method_n = 1;
 	r->pattern = STR("*");
 	r->source = load_source(c->l, n);
-	r->at = place_of(n);
+	r->at = place_of(c->l, n);
 	c->proto.rules = r;
 	c->proto.rule_n = 1;
 	c->allows_tunnel = true;
@@ -296,12 +316,14 @@ static void on_foreign(void *arg, const struct schema_row *row, const struct sch
 {
 	(void)row;
 	((struct dest_ctx *)arg)->proto.foreign = str_eq(v->text, STR("refuse")) ? FOREIGN_REFUSE : str_eq(v->text, STR("pass")) ? FOREIGN_PASS : FOREIGN_REPLACE;
+	said(arg, SAID_FOREIGN, v);
 }
 
 static void on_scrub(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
 	((struct dest_ctx *)arg)->proto.scrub_off = str_eq(v->text, STR("off"));
+	said(arg, SAID_SCRUB, v);
 }
 
 /* A header field's name, or "?" and a query key. Header fields are compared without regard to case. */
@@ -337,6 +359,7 @@ static void on_id(void *arg, const struct schema_row *row, const struct schema_v
 
 	(void)row;
 	c->id = v->text;
+	said(c, SAID_ID, v);
 	if (v->text.n > 200)
 		ERROR_AT(c->l, v->node, "an id has 200 characters at most");
 }
@@ -346,6 +369,7 @@ static void on_log_query(void *arg, const struct schema_row *row, const struct s
 	(void)row;
 	((struct dest_ctx *)arg)->log_query_node = v->key;
 	((struct dest_ctx *)arg)->proto.log_query = v->truth;
+	said(arg, SAID_LOG_QUERY, v);
 }
 
 static void on_limits(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -367,8 +391,9 @@ static void on_acknowledge(void *arg, const struct schema_row *row, const struct
 		ERROR_AT(c->l, v->key, "`acknowledge: unread` is for tunnels");
 }
 
-/* In an order in which each finds what it relies on: the scheme before ports and tls, addresses before connect, paths before rules. */
+/* In an order in which each finds what it relies on: override before all, the scheme before ports and tls, addresses before connect, paths before rules. */
 static const struct schema_row dest_rows[] = {
+	{ "override", SCHEMA_BOOL, false, on_override, NULL, 0, 0 },
 	{ "id", SCHEMA_TEXT, false, on_id, NULL, 0, 0 },
 	{ "scheme", SCHEMA_WORD, false, on_scheme, "https|http", 0, 0 },
 	{ "protocol", SCHEMA_WORD, false, on_protocol, "tcp", 0, 0 },
@@ -387,7 +412,6 @@ static const struct schema_row dest_rows[] = {
 	{ "credential_places", SCHEMA_TEXTS, false, on_places, NULL, 0, PLACES_MAX },
 	{ "scrub", SCHEMA_WORD, false, on_scrub, "on|off", 0, 0 },
 	{ "acknowledge", SCHEMA_WORD, false, on_acknowledge, "unread", 0, 0 },
-	{ "override", SCHEMA_LATER, false, NULL, "policies that build on others", 0, 0 },
 	{ "resolver", SCHEMA_LATER, false, NULL, "a resolver of its own", 0, 0 },
 	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },
 	{ "capture", SCHEMA_LATER, false, NULL, "capturing", 0, 0 },
@@ -441,6 +465,29 @@ out:
 	return s;
 }
 
+static struct pol_cond *copy_cond(struct load *l, const struct pol_cond *c)
+{
+	struct pol_cond *copy = arena_alloc(l->a, sizeof(*copy));
+
+	*copy = *c;
+	return copy;
+}
+
+void load_name_rules(struct load *l, struct pol_dest *d)
+{
+	for (unsigned i = 0; i < d->rule_n; i++)
+		if (!d->rules[i].id_given)
+			d->rules[i].id = rule_id(l, d, &d->rules[i]);
+	for (unsigned i = 0; i < d->rule_n; i++) {
+		struct pol_rule *r = &d->rules[i];
+
+		if (r->cond == NULL || (r->cond->parts & COND_USES) == 0)
+			continue;
+		r->cond = copy_cond(l, r->cond); /* each of a list of hosts has a counter of its own */
+		r->cond->uses_key = limit_key(d, r, RATE_USES, 0);
+	}
+}
+
 static struct pol_dest *new_dest(struct load *l)
 {
 	struct policy *p = l->p;
@@ -470,9 +517,7 @@ static void add_dest(struct dest_ctx *c, unsigned host, uint16_t port, bool sing
 	d->rules = arena_alloc(l->a, (d->rule_n + 1ul) * sizeof(*d->rules));
 	if (d->rule_n)
 		memcpy(d->rules, c->proto.rules, d->rule_n * sizeof(*d->rules));
-	for (unsigned i = 0; i < d->rule_n; i++)
-		if (!d->rules[i].id_given)
-			d->rules[i].id = rule_id(l, d, &d->rules[i]);
+	load_name_rules(l, d);
 	l->p->rule_n += d->rule_n;
 }
 
@@ -488,9 +533,9 @@ static void check_secret_hosts(struct dest_ctx *c)
 			for (unsigned k = 0; k < in->secret->host_n; k++)
 				ok = ok || host_text_covers(in->secret->hosts[k], str_mk(c->hosts[h].text, c->hosts[h].len));
 			if (!ok && memchr(c->hosts[h].text, '*', c->hosts[h].len) != NULL)
-				diag_error(c->l->d, in->at.line, in->at.col, "secret `%.*s` may not go to every host of %s: no entry of its `hosts` (line %u) covers that; give the hosts that it may go to a destination of their own", DIAG_STR(in->secret->name), c->hosts[h].text, in->secret->at.line);
+				load_error(c->l, in->at, "secret `%.*s` may not go to every host of %s: no entry of its `hosts` (%s) covers that; give the hosts that it may go to a destination of their own", DIAG_STR(in->secret->name), c->hosts[h].text, load_there(c->l, in->secret->at, in->at));
 			else if (!ok)
-				diag_error(c->l->d, in->at.line, in->at.col, "secret `%.*s` may not go to %s: its `hosts` (line %u) do not list it", DIAG_STR(in->secret->name), c->hosts[h].text, in->secret->at.line);
+				load_error(c->l, in->at, "secret `%.*s` may not go to %s: its `hosts` (%s) do not list it", DIAG_STR(in->secret->name), c->hosts[h].text, load_there(c->l, in->secret->at, in->at));
 		}
 	}
 }
@@ -520,13 +565,13 @@ static void check_tunnel(struct dest_ctx *c, const struct yaml_node *n)
 		ERROR_AT(c->l, c->log_query_node, "`log_query` on a tunnel: its octets pass unread");
 	if (d->foreign != FOREIGN_REPLACE || d->place_n > 0 || d->scrub_off)
 		ERROR_AT(c->l, at, "`foreign`, `credential_places` and `scrub` say nothing on a tunnel: its octets pass unread");
-	if (d->limits.request_body != 0 || d->limits.response_body != 0 || d->limits.head_ms != 0)
+	if (d->limits.sizes.request_body != 0 || d->limits.sizes.response_body != 0 || d->limits.sizes.head_ms != 0 || d->limits.rate_n > 0)
 		ERROR_AT(c->l, c->limits_node, "of `limits` a tunnel has `idle` and `total`: its octets pass unread");
 }
 
 void load_destination(struct load *l, struct yaml_node *n)
 {
-	struct dest_ctx c = { .l = l, .proto = { .scheme = SCHEME_HTTPS, .at = place_of(n), .source = load_source(l, n) } };
+	struct dest_ctx c = { .l = l, .proto = { .scheme = SCHEME_HTTPS, .at = place_of(l, n), .source = load_source(l, n) } };
 	bool single;
 
 	if (!schema_parse(l->d, n, "a destination", SCHEMA_ROWS(dest_rows), &c) && c.host_n == 0)

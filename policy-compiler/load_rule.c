@@ -249,6 +249,26 @@ static void on_valid(void *arg, const struct schema_row *row, const struct schem
 	load_valid(c->l, v->node, c->r);
 }
 
+static void on_limits(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct rule_ctx *c = arg;
+
+	(void)row;
+	load_limits(c->l, v->node, &c->r->limits);
+	if (c->r->deny)
+		ERROR_AT(c->l, v->key, "`limits` belongs to an allow rule: a deny lets nothing through");
+}
+
+static void on_uses(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct rule_ctx *c = arg;
+
+	(void)row;
+	load_cond(c->l, c->r, COND_USES)->uses = v->number;
+	if (c->r->deny)
+		ERROR_AT(c->l, v->key, "`uses` belongs to an allow rule: a deny does not wear out");
+}
+
 static const struct schema_row rule_rows[] = {
 	{ "method", SCHEMA_ONE_OR_MORE, true, on_method, NULL, 0, 0 },
 	{ "path", SCHEMA_TEXT, false, on_path, NULL, 0, 0 },
@@ -257,9 +277,9 @@ static const struct schema_row rule_rows[] = {
 	{ "headers", SCHEMA_MAP, false, on_headers, NULL, 0, 0 },
 	{ "body", SCHEMA_ANY, false, on_body, NULL, 0, 0 },
 	{ "valid", SCHEMA_MAP, false, on_valid, NULL, 0, 0 },
+	{ "limits", SCHEMA_MAP, false, on_limits, NULL, 0, 0 },
+	{ "uses", SCHEMA_NUMBER, false, on_uses, NULL, 1, 1000000000 },
 	{ "id", SCHEMA_TEXT, false, on_id, NULL, 0, 0 },
-	{ "limits", SCHEMA_LATER, false, NULL, "limits of one rule", 0, 0 },
-	{ "uses", SCHEMA_LATER, false, NULL, "counted grants", 0, 0 },
 	{ "ask", SCHEMA_LATER, false, NULL, "asking a person", 0, 0 },
 	{ "programs", SCHEMA_LATER, false, NULL, "rules by program", 0, 0 },
 };
@@ -290,7 +310,7 @@ bool load_rule(struct load *l, struct yaml_node *n, const struct canon_path_opts
 {
 	struct rule_ctx c = { .l = l, .r = r, .path_node = n };
 
-	*r = (struct pol_rule){ .deny = deny, .source = load_source(l, n), .at = place_of(n) };
+	*r = (struct pol_rule){ .deny = deny, .source = load_source(l, n), .at = place_of(l, n) };
 	if (n->kind == YAML_TEXT) {
 		if (!split_text(l, n, &c.method, &c.path))
 			return false;

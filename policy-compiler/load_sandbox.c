@@ -8,6 +8,8 @@
 struct section_ctx {
 	struct load *l;
 	const char *prefix; /* "filesystem.", or "" */
+	struct pol_place at; /* of the section */
+	bool over;           /* override: true */
 };
 
 static void add(struct section_ctx *c, const char *key, struct str value)
@@ -25,7 +27,7 @@ static void add(struct section_ctx *c, const char *key, struct str value)
 		p->sandbox_cap = cap;
 	}
 	buf_addf(&b, "%s%s", c->prefix, key);
-	p->sandbox[p->sandbox_n++] = (struct pol_kv){ arena_str(c->l->a, buf_str(&b)), value };
+	p->sandbox[p->sandbox_n++] = (struct pol_kv){ arena_str(c->l->a, buf_str(&b)), value, c->at, c->over };
 	buf_fini(&b);
 }
 
@@ -115,7 +117,7 @@ static void on_set(void *arg, const struct schema_row *row, const struct schema_
 
 static void parse(struct section_ctx *outer, const struct schema_value *v, const char *prefix, const char *where, const struct schema_row *rows, size_t n)
 {
-	struct section_ctx c = { outer->l, prefix };
+	struct section_ctx c = { outer->l, prefix, place_of(outer->l, v->key), outer->over };
 
 	schema_parse(c.l->d, v->node, where, rows, n, &c);
 }
@@ -175,7 +177,14 @@ static void on_resources(void *arg, const struct schema_row *row, const struct s
 	parse(arg, v, "resources.", "resources", SCHEMA_ROWS(resource_rows));
 }
 
+static void on_override(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct section_ctx *)arg)->over = v->truth;
+}
+
 static const struct schema_row sandbox_rows[] = {
+	{ "override", SCHEMA_BOOL, false, on_override, NULL, 0, 0 },
 	{ "isolation", SCHEMA_WORD, false, on_text, "namespace", 0, 0 },
 	{ "filesystem", SCHEMA_MAP, false, on_filesystem, NULL, 0, 0 },
 	{ "process", SCHEMA_MAP, false, on_process, NULL, 0, 0 },
@@ -187,9 +196,12 @@ static const struct schema_row sandbox_rows[] = {
 
 void load_sandbox(struct load *l, const struct yaml_node *n)
 {
-	struct section_ctx c = { l, "" };
+	struct section_ctx c = { l, "", place_of(l, n), false };
+	unsigned before = l->p->sandbox_n;
 
 	schema_parse(l->d, n, "sandbox", SCHEMA_ROWS(sandbox_rows), &c);
+	if (l->file > 0)
+		load_merge_sandbox(l, before);
 }
 
 struct schema_rows load_rows_fs(void) { return (struct schema_rows){ SCHEMA_ROWS(fs_rows) }; }

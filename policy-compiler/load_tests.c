@@ -101,7 +101,7 @@ void load_tests(struct load *l, const struct yaml_node *list)
 		struct pol_test *t = &l->p->tests[l->p->test_n];
 		struct test_ctx c = { l, t, 0 };
 
-		t->at = place_of(list->items[i]);
+		t->at = place_of(l, list->items[i]);
 		if (!schema_parse(l->d, list->items[i], "a test", SCHEMA_ROWS(test_rows), &c))
 			continue;
 		if (c.verdicts != 1)

@@ -17,6 +17,7 @@
 #include "import.h"
 #include "init.h"
 #include "load.h"
+#include "revision.h"
 #include "log.h"
 #include "schema_json.h"
 #include "store.h"
@@ -27,17 +28,17 @@ enum { EXIT_GOOD = 0, EXIT_FOUND = 1, EXIT_USAGE = 2 };
 
 static int usage(FILE *f)
 {
-	fprintf(f, "usage: sallyport policy check FILE...\n"
-		   "       sallyport policy compile [--trusted] [--state DIR] [--sign KEY] FILE -o TABLE | --install DIR\n"
+	fprintf(f, "usage: sallyport policy check [--boundary FILE] FILE...\n"
+		   "       sallyport policy compile [--boundary FILE] [--trusted] [--state DIR] [--sign KEY] FILE -o TABLE | --install DIR\n"
 		   "       sallyport policy rollback [--list | --to DIGEST] DIR NAME\n"
 		   "       sallyport policy pubkey KEY\n"
 		   "       sallyport policy test [--junit] FILE\n"
-		   "       sallyport policy explain [--json] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
+		   "       sallyport policy explain [--json] [--boundary FILE] [--header 'NAME: VALUE']... [--data FILE | --content] [--at TIME] FILE METHOD URL\n"
 		   "       sallyport policy fmt [--check | -w] FILE...\n"
-		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW\n"
+		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW (each FILE, or REV:FILE of git)\n"
 		   "       sallyport policy replay [--json] FILE LOG...\n"
 		   "       sallyport policy suggest LOG...\n"
-		   "       sallyport policy import [--any-program] openshell|sandbox-runtime FILE\n"
+		   "       sallyport policy import [--any-program] [--service NAME] openshell|sandbox-runtime|squid|smokescreen|iron-proxy FILE\n"
 		   "       sallyport policy schema\n"
 		   "       sallyport init [-o FILE] PRESET | npm|pip|cargo|go|maven|apt [URL...]\n"
 		   "       sallyport trust [--check] [--state DIR] [FILE]\n");
@@ -54,7 +55,7 @@ static int fail(int status, const struct err *err)
 static int load(struct policy *p, const char *file, unsigned *warnings)
 {
 	struct diag d = { .file = file };
-	int r = policy_load(p, file, &d);
+	int r = revision_is(file) ? revision_load(p, file, &d) : policy_load(p, file, &d);
 
 	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
 	if (warnings != NULL)
@@ -79,17 +80,41 @@ static unsigned open_queries(const struct policy *p)
 	return n;
 }
 
+/* Whether the policy lies within; it is told if not. name NULL: there is no boundary. */
+static bool lies_within(const struct policy *p, const char *file, const char *name)
+{
+	struct boundary b = { .fd = -1 };
+	struct err err = ERR_INIT;
+	int n = 0;
+
+	if (name == NULL)
+		return true;
+	if (boundary_open(&b, name, stderr, &err) < 0 || (n = boundary_exceeded(&b, p, file, stderr, &err)) < 0) {
+		fail(EXIT_FOUND, &err);
+		n = -1;
+	}
+	boundary_close(&b);
+	return n == 0;
+}
+
 static int cmd_check(int argc, char **argv)
 {
-	int ret = EXIT_GOOD;
+	static const struct option options[] = { { "boundary", 1, NULL, 'b' }, { 0 } };
+	const char *boundary = NULL;
+	int o, ret = EXIT_GOOD;
 
-	if (getopt_long(argc, argv, "", (const struct option[]){ { 0 } }, NULL) != -1 || optind == argc)
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o != 'b')
+			return usage(stderr);
+		boundary = optarg;
+	}
+	if (optind == argc)
 		return usage(stderr);
 	for (int i = optind; i < argc; i++) {
 		struct policy p;
 		unsigned warnings;
 
-		if (load(&p, argv[i], &warnings) < 0) {
+		if (load(&p, argv[i], &warnings) < 0 || !lies_within(&p, argv[i], boundary)) {
 			ret = EXIT_FOUND;
 		} else {
 			unsigned open = open_queries(&p);
@@ -201,8 +226,8 @@ static int cmd_pubkey(int argc, char **argv)
 
 static int cmd_compile(int argc, char **argv)
 {
-	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { "deps", 1, NULL, 'd' }, { "sign", 1, NULL, 'k' }, { "install", 1, NULL, 'i' }, { 0 } };
-	const char *out = NULL, *state = NULL, *key = NULL, *dir = NULL;
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { "boundary", 1, NULL, 'b' }, { "deps", 1, NULL, 'd' }, { "sign", 1, NULL, 'k' }, { "install", 1, NULL, 'i' }, { 0 } };
+	const char *out = NULL, *state = NULL, *boundary = NULL, *key = NULL, *dir = NULL;
 	bool only_trusted = false;
 	int deps = -1;
 	struct policy p;
@@ -216,6 +241,8 @@ static int cmd_compile(int argc, char **argv)
 			state = optarg;
 		else if (o == 't')
 			only_trusted = true;
+		else if (o == 'b')
+			boundary = optarg;
 		else if (o == 'd')
 			deps = atoi(optarg);
 		else if (o == 'k')
@@ -228,7 +255,7 @@ static int cmd_compile(int argc, char **argv)
 	if ((out == NULL) == (dir == NULL) || (out != NULL && out[0] == 0) || optind + 1 != argc)
 		return usage(stderr);
 	/* the same octets are digested, checked and compiled: nobody can change the file in between */
-	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && tests_pass(&p, argv[optind]))
+	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && lies_within(&p, argv[optind], boundary) && tests_pass(&p, argv[optind]))
 		ret = write_out(&p, key, out, dir, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
 	policy_free(&p);
 	if (deps > 2 && deps_write(deps, &err) < 0)
@@ -253,7 +280,9 @@ static int read_file(const char *file, size_t max, struct buf *b, struct err *er
 
 static int cmd_explain(int argc, char **argv)
 {
-	static const struct option options[] = { { "json", 0, NULL, 'j' }, { "content", 0, NULL, 'c' }, { "header", 1, NULL, 'H' }, { "data", 1, NULL, 'd' }, { "at", 1, NULL, 'a' }, { 0 } };
+	static const struct option options[] = { { "json", 0, NULL, 'j' }, { "content", 0, NULL, 'c' }, { "header", 1, NULL, 'H' }, { "data", 1, NULL, 'd' }, { "at", 1, NULL, 'a' }, { "boundary", 1, NULL, 'b' }, { 0 } };
+	const char *ceiling = NULL;
+	struct boundary b = { .fd = -1 };
 	struct explain_request r = { .now_s = (uint64_t)time(NULL) };
 	bool json = false;
 	struct policy p;
@@ -265,6 +294,8 @@ static int cmd_explain(int argc, char **argv)
 	while ((o = getopt_long(argc, argv, "H:", options, NULL)) != -1) {
 		if (o == 'j')
 			json = true;
+		else if (o == 'b')
+			ceiling = optarg;
 		else if (o == 'c')
 			r.content = true;
 		else if (o == 'H' && strchr(optarg, ':') != NULL && r.header_n < EXPLAIN_HEADERS_MAX)
@@ -291,10 +322,11 @@ static int cmd_explain(int argc, char **argv)
 	if (load(&p, argv[optind], NULL) < 0) {
 		ret = EXIT_FOUND;
 	} else {
-		ret = explain(&p, &r, json, stdout, &err);
+		ret = ceiling != NULL && boundary_open(&b, ceiling, stderr, &err) < 0 ? 3 : explain(&p, ceiling != NULL ? &b : NULL, &r, json, stdout, &err);
 		if (ret > 1)
 			ret = fail(ret, &err);
 	}
+	boundary_close(&b);
 	policy_free(&p);
 out:
 	buf_fini(&content);
@@ -443,32 +475,36 @@ static int cmd_suggest(int argc, char **argv)
 
 static int cmd_import(int argc, char **argv)
 {
-	static const struct option options[] = { { "any-program", 0, NULL, 'a' }, { 0 } };
+	static const struct option options[] = { { "any-program", 0, NULL, 'a' }, { "service", 1, NULL, 's' }, { 0 } };
 	struct diag d = { 0 }, again = { .file = "the imported policy" };
 	struct buf text = { 0 }, out = { 0 };
 	struct err err = ERR_INIT;
-	bool any_program = false;
+	struct import_options how = { 0 };
 	struct policy p = { 0 };
 	int o, ret = EXIT_FOUND;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (o != 'a')
+		if (o == 'a')
+			how.any_program = true;
+		else if (o == 's')
+			how.service = optarg;
+		else
 			return usage(stderr);
-		any_program = true;
 	}
 	if (optind + 2 != argc || import_kind_of(argv[optind]) == IMPORT_NONE)
 		return usage(stderr);
 	d.file = argv[optind + 1];
 	if (read_file(d.file, YAML_SIZE_MAX, &text, &err) < 0) {
 		ret = fail(EXIT_FOUND, &err);
-	} else if (import_policy(import_kind_of(argv[optind]), buf_str(&text), any_program, &out, &d) == 0) {
+	} else if (import_policy(import_kind_of(argv[optind]), buf_str(&text), &how, &out, &d) == 0) {
 		/* what comes out is a policy, or it does not come out */
 		ret = policy_parse(&p, (const char *)buf_data(&out), buf_len(&out), NULL, &again) == 0 ? EXIT_GOOD : EXIT_FOUND;
 		if (ret == EXIT_GOOD)
 			fwrite(buf_data(&out), 1, buf_len(&out), stdout);
 	}
 	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
-	fwrite(buf_str(&again.out).p, 1, buf_len(&again.out), stderr);
+	if (ret != EXIT_GOOD) /* its warnings are about what was meant there */
+		fwrite(buf_str(&again.out).p, 1, buf_len(&again.out), stderr);
 	policy_free(&p);
 	diag_fini(&d);
 	diag_fini(&again);

@@ -284,6 +284,8 @@ enum cond_result ref_cond(const struct pol_rule *r, const struct facts *f, unsig
 		*failed |= COND_HEADERS;
 	if ((c->parts & COND_REGEX) && !(r->deny ? regex_denied(r, f->path) : regex_fits(r, f->path)))
 		*failed |= COND_REGEX;
+	if ((c->parts & COND_USES) && f->used != NULL && f->used(f->used_arg, c->uses_key) >= c->uses)
+		*failed |= COND_USES;
 	if (*failed)
 		return COND_NO;
 	if ((c->parts & COND_BODY) == 0)

@@ -318,3 +318,29 @@ void ref_eval(const struct policy *p, const struct facts *f, struct decision *o)
 out:
 	free(all);
 }
+
+/* Both must let it pass; what either has to look at is looked at. */
+void ref_within(const struct policy *p, const struct policy *boundary, const struct facts *f, struct decision *o)
+{
+	struct decision a, b;
+
+	if (ref_dest(p, f->scheme, f->host, f->port) != NULL && ref_dest(boundary, f->scheme, f->host, f->port) == NULL) {
+		*o = (struct decision){ .why = DECIDE_NO_DESTINATION, .by_boundary = true };
+		return;
+	}
+	ref_eval(p, f, &a);
+	ref_eval(boundary, f, &b);
+	*o = a;
+	if (a.verdict == VERDICT_DENY && a.why != DECIDE_LOOK)
+		return;
+	if (b.verdict == VERDICT_DENY && b.why != DECIDE_LOOK) {
+		*o = b;
+		o->by_boundary = true;
+	} else if (b.why == DECIDE_LOOK) {
+		*o = b;
+		if (a.why == DECIDE_LOOK) {
+			o->source = a.source;
+			o->need = a.need > b.need ? a.need : b.need;
+		}
+	}
+}

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "ask.h"
+#include "load.h"
 
 #define S(s) (int)(s).n, ((s).n ? (s).p : "")
 
@@ -26,24 +27,24 @@ static bool header_at(const void *arg, unsigned i, struct str *name, struct str 
 	return true;
 }
 
-static bool injects(const struct pol_dest *d, const struct pol_secret *s)
+static bool injects(const struct pol_dest *d, struct str rule, const struct pol_secret *s)
 {
 	for (unsigned i = 0; i < d->inject_n; i++)
-		if (d->injects[i].secret == s)
+		if (d->injects[i].secret == s && load_inject_when(&d->injects[i], rule))
 			return true;
 	return false;
 }
 
-static bool injections_right(const struct pol_test *t, const struct pol_dest *d, char wrong[300])
+static bool injections_right(const struct pol_test *t, const struct pol_dest *d, struct str rule, char wrong[300])
 {
 	for (unsigned i = 0; i < t->inject_n; i++) {
-		if (!injects(d, t->inject[i])) {
+		if (!injects(d, rule, t->inject[i])) {
 			snprintf(wrong, 300, "`%.*s` is not injected", DIAG_STR(t->inject[i]->name));
 			return false;
 		}
 	}
 	for (unsigned i = 0; i < d->inject_n; i++) {
-		bool named = false;
+		bool named = !load_inject_when(&d->injects[i], rule);
 
 		for (unsigned k = 0; k < t->inject_n; k++)
 			named = named || t->inject[k] == d->injects[i].secret;
@@ -65,7 +66,7 @@ static int run(struct asker *k, struct arena *a, const struct pol_test *t, struc
 	if (o->q.malformed == NULL && ask_decide(k, &o->q, &o->d, err) < 0)
 		return -1;
 	allowed = o->q.malformed == NULL && o->d.verdict == VERDICT_ALLOW;
-	o->ok = allowed == t->allow && (!t->inject_said || injections_right(t, o->q.all[0], o->wrong));
+	o->ok = allowed == t->allow && (!t->inject_said || injections_right(t, o->q.all[0], o->d.rule, o->wrong));
 	return 0;
 }
 

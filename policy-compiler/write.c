@@ -140,6 +140,16 @@ static void put_trie(struct value *v, const struct trie *t)
 	}
 }
 
+static void put_list(struct value *v, struct buf *b, const struct str *s, unsigned n)
+{
+	struct buf list = { 0 };
+
+	for (unsigned i = 0; i < n; i++)
+		put_str(&list, s[i]);
+	put_ref(v, b, buf_str(&list));
+	buf_fini(&list);
+}
+
 static void put_lists(struct value *v, const struct pol_dest *d)
 {
 	for (unsigned i = 0; i < d->address_n; i++) {
@@ -154,13 +164,18 @@ static void put_lists(struct value *v, const struct pol_dest *d)
 		const struct pol_inject *in = &d->injects[i];
 		struct buf *b = &v->sect[SECT_INJECTS];
 
-		put_u32(b, (uint32_t)in->kind);
+		put_u8(b, (uint8_t)in->kind);
+		put_u8(b, (uint8_t)((in->slashes_keep ? INJECT_FLAG_SLASHES : 0) | (in->secret->scope_sandbox ? INJECT_FLAG_SCOPE_SANDBOX : 0) | (in->secret->body_deny ? INJECT_FLAG_BODY_DENY : 0)));
+		put_u16(b, in->places);
 		put_u32(b, in->secret->index);
 		put_ref(v, b, in->secret->name);
 		put_ref(v, b, in->username);
 		put_ref(v, b, in->name);
 		put_ref(v, b, in->format);
-		put_ref(v, b, in->env);
+		put_ref(v, b, in->service);
+		put_ref(v, b, in->region);
+		put_list(v, b, in->env, in->env_n);
+		put_list(v, b, in->when, in->when_n);
 	}
 	for (unsigned i = 0; i < d->place_n; i++)
 		put_ref(v, &v->sect[SECT_PLACES], d->places[i]);
@@ -191,6 +206,41 @@ static void rebase_slots(struct buf *b, uint32_t base)
 	}
 }
 
+static void put_rate(struct buf *b, enum rate_kind kind, uint32_t rule, uint64_t amount, uint32_t window_s, uint64_t key)
+{
+	put_u32(b, (uint32_t)kind);
+	put_u32(b, rule);
+	put_u64(b, amount);
+	put_u32(b, window_s);
+	put_u32(b, 0);
+	put_u64(b, key);
+}
+
+static void put_rates_of(struct buf *b, const struct pol_limits *l, const struct pol_dest *d, const struct pol_rule *r, uint32_t rule)
+{
+	for (unsigned i = 0; i < l->rate_n; i++)
+		put_rate(b, l->rates[i].kind, rule, l->rates[i].amount, l->rates[i].window_s, limit_key(d, r, l->rates[i].kind, l->rates[i].window_s));
+}
+
+/* Those of the policy, of the destination, of its rules. */
+static void put_rates(struct buf *b, const struct policy *p, const struct pol_dest *d)
+{
+	put_rates_of(b, &p->limits, NULL, NULL, RATE_OF_ALL);
+	put_rates_of(b, &d->limits, d, NULL, RATE_OF_ALL);
+	for (uint32_t i = 0; i < d->rule_n; i++) {
+		const struct pol_rule *r = &d->rules[i];
+		const struct dest_limits *s = &r->limits.sizes;
+		const uint64_t sizes[] = { s->request_body, s->response_body, s->head_ms, s->idle_ms, s->total_ms };
+
+		put_rates_of(b, &r->limits, d, r, i);
+		for (unsigned k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
+			if (sizes[k] != 0)
+				put_rate(b, (enum rate_kind)(RATE_REQUEST_BODY + k), i, sizes[k], 0, 0);
+		if (r->cond != NULL && (r->cond->parts & COND_USES))
+			put_rate(b, RATE_USES, i, r->cond->uses, 0, r->cond->uses_key);
+	}
+}
+
 static void put_limits(struct buf *out, const struct dest_limits *l)
 {
 	put_u64(out, l->request_body);
@@ -204,10 +254,10 @@ static void put_limits(struct buf *out, const struct dest_limits *l)
 /* shadowed: of the same key, without a port of its own; its deny rules count behind those of d. Or NULL. */
 static int put_dest(struct buf *out, const struct policy *p, const struct pol_dest *d, const struct pol_dest *shadowed, uint32_t index, struct err *err)
 {
-	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, 1 };
+	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, RATE_SIZE, 1 };
 	struct value v = { 0 };
 	struct buf names = { 0 };
-	struct dest_limits limits = limits_both(&p->limits, &d->limits);
+	struct dest_limits limits = dest_limits_both(&p->limits.sizes, &d->limits.sizes);
 	struct trie t;
 	uint64_t at = DEST_FIXED, base = DEST_FIXED;
 	int ret = -1;
@@ -221,6 +271,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	if (shadowed != NULL)
 		put_rules(&v, shadowed, true, &t);
 	put_trie(&v, &t);
+	put_rates(&v.sect[SECT_RATES], p, d);
 	for (unsigned i = 0; i < SECT_TEXTS; i++)
 		base += buf_len(&v.sect[i]);
 	if (base + buf_len(&v.sect[SECT_TEXTS]) > INT32_MAX) {
@@ -229,7 +280,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	}
 	rebase(&names, 8, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_CAS], CA_SIZE, 0, 1, (uint32_t)base);
-	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 5, (uint32_t)base);
+	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 8, (uint32_t)base);
 	rebase(&v.sect[SECT_RULES], RULE_SIZE, 12, 4, (uint32_t)base);
 	rebase(&v.sect[SECT_METHODS], METHOD_SIZE, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_PARTS], PART_SIZE, 0, 1, (uint32_t)base);
@@ -355,6 +406,7 @@ static void put_header(struct buf *b, const struct policy *p, const struct keyed
 	for (unsigned i = 0; i < TABLE_DIGEST_LEN; i++) /* filled in at last */
 		put_u8(b, 0);
 	put_u8(b, p->explain_denials ? TABLE_FLAG_EXPLAIN : 0);
+	put_u64(b, p->observe_until);
 	put_str(b, STR(SP_VERSION));
 	put_str(b, p->name);
 	put_u32(b, dest_n);

@@ -525,7 +525,7 @@ static bool try_act(size_t i, size_t n, int programs, int dir)
 	char answer = 0;
 	int status = 0;
 
-	if (child_spawn(roles[i].role, programs, UID_FIRST + (uid_t)i, dir, &c, &err) < 0) {
+	if (child_spawn(roles[i].role, programs, UID_FIRST + (uid_t)i, &dir, 1, &c, &err) < 0) {
 		line(false, "%s starts: %s", roles[i].title, err.text);
 		return false;
 	}

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "../common/base/buf.h"
+#include "../common/placeholder.h"
 #include "trustdir.h"
 
 #define PROXY "http://127.0.0.1:3128"
@@ -162,7 +164,7 @@ int environ_plan(struct plan *p, const struct plan_wish *w, const struct options
 	for (unsigned i = 0; i < w->set_n; i++)
 		put_z(l, w->set_name[i], w->set_value[i]);
 	for (unsigned i = 0; i < s->variable_n; i++) {
-		snprintf(value, sizeof(value), "sallyport-placeholder-%s", s->secret[i]);
+		snprintf(value, sizeof(value), ENVIRON_PENDING "%s", s->secret[i]);
 		put_z(l, s->variable[i], value);
 	}
 	if (take_options(l, o, s, err) < 0)
@@ -173,6 +175,68 @@ int environ_plan(struct plan *p, const struct plan_wish *w, const struct options
 	p->envp = l->v;
 	env_file(p, l);
 	return 0;
+}
+
+static bool find_placeholder(struct str told, const char *secret, uint8_t part, struct placeholder *p)
+{
+	while (placeholder_next(&told, p))
+		if (p->part == part && str_eq(p->secret, str_of(secret)))
+			return true;
+	return false;
+}
+
+int environ_placeholders(const struct environ_secrets *s, struct str told, struct err *err)
+{
+	static const char *const holes[PLACEHOLDER_PARTS] = { "{}", "{key_id}", "{key}", "{session}" };
+	int fd = memfd_create("sallyport-placeholders", MFD_CLOEXEC), ret = -1;
+	struct buf b = { 0 };
+
+	for (unsigned i = 0; i < s->variable_n; i++) {
+		struct str text = str_of(s->template[i]);
+		struct placeholder p = { 0 };
+		ptrdiff_t at = -1;
+		uint8_t part = 0;
+
+		while (part < PLACEHOLDER_PARTS && (at = str_find(text, str_of(holes[part]))) < 0)
+			part++;
+		if (at < 0 || !find_placeholder(told, s->secret[i], part, &p)) {
+			err_set(err, EPROTO, "the gateway has no placeholder for the secret %s", s->secret[i]);
+			goto out;
+		}
+		buf_addf(&b, "%s=", s->variable[i]);
+		buf_add(&b, text.p, (size_t)at);
+		buf_adds(&b, p.text);
+		buf_adds(&b, str_mk(text.p + at + strlen(holes[part]), text.n - (size_t)at - strlen(holes[part])));
+		buf_addc(&b, 0);
+	}
+	if (fd < 0 || write(fd, buf_data(&b), buf_len(&b)) != (ssize_t)buf_len(&b)) {
+		err_errno(err, "cannot hand the placeholders on");
+		goto out;
+	}
+	ret = fd;
+	fd = -1;
+out:
+	if (fd >= 0)
+		close(fd);
+	buf_fini(&b);
+	return ret;
+}
+
+bool environ_take(char **envp, int fd)
+{
+	struct stat st;
+	char *text;
+
+	if (fstat(fd, &st) != 0 || st.st_size < 0 || (text = calloc(1, (size_t)st.st_size + 1)) == NULL || pread(fd, text, (size_t)st.st_size, 0) != st.st_size)
+		return false;
+	for (char *v = text; v < text + st.st_size; v += strlen(v) + 1) {
+		size_t name = (size_t)(strchrnul(v, '=') - v) + 1;
+
+		for (char **e = envp; *e != NULL; e++) /* what was set by hand stays */
+			if (strncmp(*e, v, name) == 0 && strncmp(*e + name, ENVIRON_PENDING, sizeof(ENVIRON_PENDING) - 1) == 0)
+				*e = v;
+	}
+	return true;
 }
 
 int environ_sources(const struct environ_secrets *s, struct err *err)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "../common/base/jsonw.h"
+#include "../common/placeholder.h"
 
 #define MESSAGE_MAX 65536
 #define FDS_MAX 64
@@ -473,7 +474,22 @@ static json_t *ask_ok(struct gateway *g, const struct buf *b, const int *fds, un
 	return NULL;
 }
 
-int gateway_register(struct gateway *g, const struct gateway_register *r, uint32_t *sandbox, bool *again, struct err *err)
+static void take_placeholders(json_t *list, struct buf *out)
+{
+	json_t *e;
+	size_t i;
+
+	json_array_foreach(list, i, e) {
+		json_t *name = json_array_get(e, 0), *text = json_array_get(e, 2);
+		struct placeholder p = { .secret = str_mk(json_string_value(name), json_string_length(name)), .text = str_mk(json_string_value(text), json_string_length(text)),
+			.part = (uint8_t)json_integer_value(json_array_get(e, 1)) };
+
+		if (placeholder_ok(&p))
+			placeholder_put(out, &p);
+	}
+}
+
+int gateway_register(struct gateway *g, const struct gateway_register *r, uint32_t *sandbox, struct buf *placeholders, bool *again, struct err *err)
 {
 	int fds[FDS_MAX];
 	unsigned n = 0;
@@ -488,6 +504,14 @@ int gateway_register(struct gateway *g, const struct gateway_register *r, uint32
 	jsonw_kz(&w, "op", "register");
 	jsonw_kz(&w, "name", r->name);
 	put_policy(&w, r, fds, &n);
+	if (r->boundary_fd >= 0) {
+		jsonw_kopen(&w, "boundary", '{');
+		jsonw_ku64(&w, "fd", n);
+		fds[n++] = r->boundary_fd;
+		jsonw_close(&w, '}');
+	}
+	jsonw_key(&w, "observe");
+	jsonw_bool(&w, r->observe);
 	jsonw_kopen(&w, "identify", '{');
 	jsonw_kopen(&w, "sockets", '[');
 	for (unsigned i = 0; i < NETNS_SOCKETS; i++) {
@@ -510,6 +534,8 @@ int gateway_register(struct gateway *g, const struct gateway_register *r, uint32
 		return -1;
 	}
 	*sandbox = (uint32_t)json_integer_value(json_object_get(json_object_get(o, "ok"), "sandbox"));
+	if (placeholders != NULL)
+		take_placeholders(json_object_get(json_object_get(o, "ok"), "placeholders"), placeholders);
 	json_decref(o);
 	return 0;
 }
@@ -573,7 +599,7 @@ static void take_policy(struct gateway_register *r, const json_t *o, int *fds, u
 	}
 }
 
-bool gateway_event(struct gateway *g, struct gateway_register *r)
+bool gateway_event(struct gateway *g, struct gateway_register *r, bool *stop)
 {
 	static char in[MESSAGE_MAX];
 	union {
@@ -598,6 +624,7 @@ bool gateway_event(struct gateway *g, struct gateway_register *r)
 		}
 	o = json_loadb(in, (size_t)n, JSON_REJECT_DUPLICATES, &je);
 	event = json_string_value(json_object_get(o, "event"));
+	*stop = *stop || (event != NULL && strcmp(event, "stop") == 0);
 	if (event != NULL && strcmp(event, "policy") == 0)
 		take_policy(r, o, fds, fd_n);
 	json_decref(o);

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "../common/base/arena.h"
+#include "../common/base/buf.h"
 #include "../common/base/err.h"
 #include "netns.h"
 
@@ -25,7 +26,8 @@ struct gateway_register {
 	struct arena mem;         /* of names that came later */
 	const char *name;
 	int table_fd, env_fd;     /* env_fd -1: none */
-	bool explain_denials;
+	int boundary_fd;          /* -1: none */
+	bool explain_denials, observe;
 	struct { const char *path; int fd; } files[GATEWAY_FILES_MAX];
 	unsigned file_n;
 	int sockets[NETNS_SOCKETS];
@@ -40,15 +42,18 @@ int gateway_make_state(const struct gateway *g, struct err *err);
 int gateway_connect(struct gateway *g, struct err *err);
 /* Connects only, quickly. */
 int gateway_reconnect(struct gateway *g, struct err *err);
-/* *again: the gateway went away meanwhile (it ends after its last sandbox): connect once more. */
-int gateway_register(struct gateway *g, const struct gateway_register *r, uint32_t *sandbox, bool *again, struct err *err);
+/*
+ * *again: the gateway went away meanwhile (it ends after its last sandbox): connect once more. *placeholders (or NULL): what
+ * stands for the policy's secrets is appended, as in common/placeholder.h.
+ */
+int gateway_register(struct gateway *g, const struct gateway_register *r, uint32_t *sandbox, struct buf *placeholders, bool *again, struct err *err);
 /*
  * Another policy for a sandbox that runs: by number, or (0) by name. Variables stay the ones it has. failed: there is none,
  * and the gateway records why. *again: the gateway is gone, or busy with another one.
  */
 int gateway_reload(struct gateway *g, const struct gateway_register *r, uint32_t sandbox, const char *failed, uint32_t *generation, bool *again, struct err *err);
-/* What the gateway says unasked on the connection of a sandbox: r is kept what is in force there. False: the gateway is gone. */
-bool gateway_event(struct gateway *g, struct gateway_register *r);
+/* What the gateway says unasked on the connection of a sandbox: r is kept what is in force there; *stop: it is to end. False: the gateway is gone. */
+bool gateway_event(struct gateway *g, struct gateway_register *r, bool *stop);
 /* The end of a sandbox. *requests, *refused: -1 when the gateway does not count. */
 void gateway_finish(struct gateway *g, uint32_t sandbox, int64_t *requests, int64_t *refused);
 int gateway_stop(struct gateway *g, struct err *err);

@@ -10,7 +10,7 @@ enum note_type {
 	NOTE_NONE = 0,
 	/* to pid 1 */
 	NOTE_MAPPED,  /* the user namespace's maps are written */
-	NOTE_GO,      /* registered: the command may start */
+	NOTE_GO,      /* registered: the command may start; descriptor: variables (environ_take), if there are any */
 	NOTE_SIGNAL,  /* a: signal; b: 1 to the whole process group, 0 to the command itself */
 	/* from pid 1 */
 	NOTE_NETWORK, /* a: every address is caught; b: which sockets there are, a bit each; descriptors: those */

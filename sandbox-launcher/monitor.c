@@ -30,7 +30,7 @@ struct watch_state {
 	bool has_terminal;
 	int signals;
 	uint64_t deadline_ms, kill_ms, reconnect_ms; /* 0: none */
-	bool exited, timed_out, lost, stopped_for_loss, terminated, ended;
+	bool exited, timed_out, lost, stopped_for_loss, stopped_for_misuse, terminated, ended;
 	int wait_status;
 };
 
@@ -160,7 +160,7 @@ static void gateway_returned(struct watch_state *w)
 		}
 		return;
 	}
-	if (gateway_register(w->m->gateway, w->m->registered, w->m->sandbox, &again, &err) < 0) {
+	if (gateway_register(w->m->gateway, w->m->registered, w->m->sandbox, NULL, &again, &err) < 0) {
 		netns_refuse(w->m->sockets);
 		gateway_close(w->m->gateway);
 		return;
@@ -173,8 +173,15 @@ static void gateway_returned(struct watch_state *w)
 
 static void on_control(struct watch_state *w)
 {
-	if (!gateway_event(w->m->gateway, w->m->registered))
+	bool stop = false;
+
+	if (!gateway_event(w->m->gateway, w->m->registered, &stop)) {
 		gateway_lost(w);
+	} else if (stop && !w->stopped_for_misuse) {
+		say_error("a placeholder was misused: the sandbox is stopped (on_misuse: stop_sandbox)");
+		w->stopped_for_misuse = true;
+		w->kill_ms = now_ms();
+	}
 }
 
 static void on_link(struct watch_state *w)
@@ -231,6 +238,8 @@ static void conclude(const struct watch_state *w, struct monitor_end *end)
 {
 	if (w->timed_out)
 		*end = (struct monitor_end){ EXIT_TIMEOUT, "timeout" };
+	else if (w->stopped_for_misuse)
+		*end = (struct monitor_end){ EXIT_OURS, "placeholder_misuse" };
 	else if (w->stopped_for_loss)
 		*end = (struct monitor_end){ EXIT_OURS, "gateway_lost" };
 	else if (w->exited && WIFEXITED(w->wait_status))

@@ -140,8 +140,8 @@ int options_parse(struct options *o, int argc, char **argv, struct err *err)
 	o->argc = argc - i;
 	if (o->help)
 		return 0;
-	if (o->detach || o->boundary != NULL || o->observe)
-		return err_set(err, 0, "%s is for a later version of sallyport", o->detach ? "--detach" : o->boundary != NULL ? "--boundary" : "--observe");
+	if (o->detach)
+		return err_set(err, 0, "--detach is for a later version of sallyport");
 	if (o->name != NULL && !options_name_ok(o->name))
 		return err_set(err, 0, "--name %s: lower-case letters, digits and hyphens, at most 63", o->name);
 	if (o->argc == 0)

@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "environ.h"
 #include "fs.h"
 #include "landlock.h"
 #include "link.h"
@@ -42,7 +43,8 @@ _Noreturn static void fail(const struct pid1 *c, int status, const char *text)
 	_exit(status);
 }
 
-static void expect(const struct pid1 *c, enum note_type type)
+/* The descriptor that came with it, or -1. */
+static int expect(const struct pid1 *c, enum note_type type)
 {
 	struct note n;
 	int fds[LINK_FDS_MAX];
@@ -50,6 +52,7 @@ static void expect(const struct pid1 *c, enum note_type type)
 
 	if (link_recv(c->link_fd, &n, fds, &fd_n) != 1 || n.type != type)
 		_exit(EXIT_OURS); /* the monitor is gone or gave up: it has said why */
+	return fd_n > 0 ? fds[0] : -1;
 }
 
 static void keep_descriptors(const struct pid1 *c)
@@ -274,7 +277,7 @@ _Noreturn void pid1_main(const struct pid1 *c)
 {
 	struct err err = ERR_INIT;
 	struct fs_report rep;
-	int sockets[NETNS_SOCKETS], terminal = -1, master = -1, report[2], signals;
+	int sockets[NETNS_SOCKETS], terminal = -1, master = -1, report[2], signals, environment;
 	bool transparent = false, landlock = false;
 	sigset_t chld;
 	pid_t command;
@@ -308,7 +311,11 @@ _Noreturn void pid1_main(const struct pid1 *c)
 		fail(c, EXIT_OURS, "signalfd");
 	if (confine(c, &landlock, &err) < 0)
 		fail(c, EXIT_OURS, err.text);
-	expect(c, NOTE_GO);
+	environment = expect(c, NOTE_GO);
+	if (environment >= 0 && !environ_take(c->plan->envp, environment))
+		fail(c, EXIT_OURS, "the placeholders cannot be read");
+	if (environment >= 0)
+		close(environment);
 	command = fork();
 	if (command < 0)
 		fail(c, EXIT_OURS, strerror(errno));

@@ -176,7 +176,7 @@ static void on_change(struct task *t)
 static int tell(struct task *t, const struct runpolicy *p, const char *failed, uint32_t *generation, struct err *err)
 {
 	struct gateway g = *t->found;
-	struct gateway_register r = { .table_fd = p->table_fd, .env_fd = -1, .explain_denials = p->explain_denials };
+	struct gateway_register r = { .table_fd = p->table_fd, .env_fd = -1, .boundary_fd = -1, .explain_denials = p->explain_denials };
 	bool again = true;
 	int ret = -1;
 
@@ -361,7 +361,7 @@ int reload_main(int argc, char **argv)
 {
 	static struct gateway g;
 	static struct runpolicy p;
-	struct gateway_register r = { .env_fd = -1 };
+	struct gateway_register r = { .env_fd = -1, .boundary_fd = -1 };
 	struct err err = ERR_INIT;
 	const char *state = NULL, *socket = NULL, *file = NULL;
 	uint32_t generation = 0;

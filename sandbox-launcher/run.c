@@ -289,6 +289,8 @@ static int make_plan(struct run *r, struct plan_secrets *s, struct err *err)
 	if (find_places(r, &policy, err) < 0 || gateway_locate(&r->gateway, r->o.state, r->o.gateway, err) < 0 || gateway_make_state(&r->gateway, err) < 0 ||
 	    runpolicy_load(&r->policy, &r->gateway, policy, r->plan.cwd, err) < 0 || plan_user(&r->plan, &r->policy.wish, err) < 0 || runpolicy_open_files(&r->policy, err) < 0)
 		return -1;
+	if (r->o.boundary != NULL && runpolicy_boundary(&r->gateway, r->o.boundary, &r->reg.boundary_fd, err) < 0)
+		return -1;
 	if (r->o.timeout_ms && (r->policy.wish.wall_ms == 0 || r->o.timeout_ms < r->policy.wish.wall_ms))
 		r->policy.wish.wall_ms = r->o.timeout_ms;
 	choose_name(r);
@@ -365,14 +367,18 @@ static int next_note(struct run *r, enum note_type type, struct note *n, int fds
 	return n->type == type ? 0 : err_set(err, EPROTO, "unexpected note %u from the sandbox", n->type);
 }
 
-static int register_sandbox(struct run *r, struct err *err)
+/* *environment: what is to be set inside now that the placeholders are known; -1: nothing. */
+static int register_sandbox(struct run *r, int *environment, struct err *err)
 {
+	struct buf placeholders = { 0 };
+	int ret;
 	struct gateway_register *g = &r->reg;
 	bool again;
 
 	g->name = r->name;
 	g->table_fd = r->policy.table_fd;
 	g->explain_denials = r->policy.explain_denials;
+	g->observe = r->o.observe;
 	g->pid = r->monitor.pid;
 	memcpy(g->sockets, r->monitor.sockets, sizeof(g->sockets));
 	for (unsigned i = 0; i < r->policy.file_n; i++) {
@@ -380,7 +386,12 @@ static int register_sandbox(struct run *r, struct err *err)
 		g->files[i].fd = r->policy.files[i].fd;
 	}
 	g->file_n = r->policy.file_n;
-	return gateway_register(&r->gateway, g, &r->sandbox, &again, err);
+	*environment = -1;
+	ret = gateway_register(&r->gateway, g, &r->sandbox, &placeholders, &again, err);
+	if (ret == 0 && r->policy.env.variable_n > 0 && (*environment = environ_placeholders(&r->policy.env, buf_str(&placeholders), err)) < 0)
+		ret = -1;
+	buf_fini(&placeholders);
+	return ret;
 }
 
 /* From the clone to the command's start. On -1 *status may hold more than "ours failed". */
@@ -389,7 +400,7 @@ static int start(struct run *r, int *status, struct err *err)
 	struct monitor *m = &r->monitor;
 	struct pid1 inside = { .plan = &r->plan, .life_fd = r->guard.life_fd, .args = r->args, .args_len = r->args_len };
 	struct note n;
-	int pair[2], fds[LINK_FDS_MAX];
+	int pair[2], fds[LINK_FDS_MAX], environment;
 	unsigned fd_n;
 
 	m->plan = &r->plan;
@@ -422,7 +433,7 @@ static int start(struct run *r, int *status, struct err *err)
 		return err_set(err, EPROTO, "the listening sockets are missing");
 	if (n.a == 0)
 		say_note("this kernel has no nftables TPROXY: only programs that use the proxy variables have a network");
-	if (register_sandbox(r, err) < 0)
+	if (register_sandbox(r, &environment, err) < 0)
 		return -1;
 	if (next_note(r, NOTE_VIEW, &n, fds, &fd_n, status, err) < 0)
 		return -1;
@@ -432,7 +443,9 @@ static int start(struct run *r, int *status, struct err *err)
 		m->terminal = fds[0];
 		m->terminal_slave = fds[1];
 	}
-	link_send(m->link_fd, NOTE_GO, 0, 0, NULL, NULL, 0);
+	link_send(m->link_fd, NOTE_GO, 0, 0, NULL, &environment, environment >= 0);
+	if (environment >= 0)
+		close(environment);
 	if (next_note(r, NOTE_STARTED, &n, fds, &fd_n, status, err) < 0)
 		return -1;
 	if (n.a == 0)
@@ -535,7 +548,7 @@ int run_main(int argc, char **argv)
 	open_streams();
 	r->args = argv[0];
 	r->args_len = (size_t)(argv[argc - 1] + strlen(argv[argc - 1]) - argv[0]);
-	r->gateway.fd = r->connector.fd = r->reloader.fd = r->guard.life_fd = r->guard.done_fd = r->policy.table_fd = r->reg.env_fd = -1;
+	r->gateway.fd = r->connector.fd = r->reloader.fd = r->guard.life_fd = r->guard.done_fd = r->policy.table_fd = r->reg.env_fd = r->reg.boundary_fd = -1;
 	r->guard.sweeper = -1;
 	if (options_parse(&r->o, argc - 1, argv + 1, &err) < 0) {
 		say_error("%s", err.text);

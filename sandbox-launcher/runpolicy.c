@@ -320,12 +320,15 @@ static bool take_inject(void *arg, const struct inject *in)
 	struct runpolicy *r = arg;
 	struct environ_secrets *e = &r->env;
 
-	if (in->env.n == 0)
-		return true;
-	if (e->variable_n == PLAN_PATHS_MAX)
-		return false;
-	e->variable[e->variable_n] = text(r, in->env);
-	e->secret[e->variable_n++] = text(r, in->secret_name);
+	struct str name, template;
+
+	for (unsigned i = 0; inject_variable(in, i, &name, &template); i++) {
+		if (e->variable_n == PLAN_PATHS_MAX)
+			return false;
+		e->variable[e->variable_n] = text(r, name);
+		e->template[e->variable_n] = text(r, template);
+		e->secret[e->variable_n++] = text(r, in->secret_name);
+	}
 	return true;
 }
 
@@ -352,6 +355,17 @@ void runpolicy_free(struct runpolicy *r)
 			close(r->files[i].fd);
 	arena_fini(&r->mem);
 	*r = (struct runpolicy){ .table_fd = -1 };
+}
+
+int runpolicy_boundary(const struct gateway *g, const char *file, int *fd, struct err *err)
+{
+	struct runpolicy r = { .table_fd = -1 };
+	int ret = load_file(&r, g, file, err);
+
+	*fd = r.table_fd;
+	r.table_fd = -1;
+	runpolicy_free(&r);
+	return ret < 0 ? err_wrap(err, "--boundary") : 0;
 }
 
 int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *named, const char *cwd, struct err *err)

@@ -29,6 +29,8 @@ struct runpolicy {
  * on standard error. 0, or -1.
  */
 int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *named, const char *cwd, struct err *err);
+/* The table of a boundary (--boundary), sealed, in *fd. */
+int runpolicy_boundary(const struct gateway *g, const char *file, int *fd, struct err *err);
 /* Opens the files that secrets come from with the caller's rights. */
 int runpolicy_open_files(struct runpolicy *r, struct err *err);
 void runpolicy_free(struct runpolicy *r);

@@ -261,6 +261,8 @@ static void replace_system(const struct trustdir *t, struct plan *p)
 
 void trustdir_plan(const struct trustdir *t, struct plan *p)
 {
+	/* Firefox looks into no database but its profile's; this is for the system's administrator to say, which here are we */
+	static const char firefox[] = "{\"policies\":{\"Certificates\":{\"Install\":[\"" TRUSTDIR_CA "\"]}}}\n";
 	static const char php[] = "openssl.cafile=" TRUSTDIR_CA "\ncurl.cainfo=" TRUSTDIR_CA "\n";
 	char path[PATH_MAX];
 
@@ -269,6 +271,7 @@ void trustdir_plan(const struct trustdir *t, struct plan *p)
 	put_certs(t, p, TRUSTDIR_CERTS);
 	plan_file(p, TRUSTDIR_JAVA, t->p12, 0444);
 	plan_file(p, TRUSTDIR_PHP "/sallyport.ini", STR(php), 0444);
+	plan_file(p, "/etc/firefox/policies/policies.json", STR(firefox), 0444);
 	for (unsigned i = 0; i < TRUSTDIR_NSS_FILES; i++) {
 		if (t->nss[i].n == 0 || snprintf(path, sizeof(path), "%s/.pki/nssdb/%s", p->home, nss_files[i]) >= (int)sizeof(path))
 			continue;

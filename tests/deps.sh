@@ -9,7 +9,7 @@
 # tests find it and --check takes it for done; without --check it is tried again.
 set -eu
 core="build-essential pkg-config libssl-dev libnghttp2-dev libc-ares-dev libpcre2-dev libyaml-dev liblmdb-dev libseccomp-dev libcmocka-dev
- libjansson-dev zlib1g-dev libbrotli-dev libzstd-dev libidn2-dev libpsl-dev nginx-light fcgiwrap git curl nghttp2-client python3 python3-h2 python3-jsonschema python3-yaml libnss3-tools openssl ca-certificates iproute2 procps util-linux passwd"
+ libjansson-dev zlib1g-dev libbrotli-dev libzstd-dev libidn2-dev libpsl-dev nginx-light fcgiwrap git curl nghttp2-client python3 python3-h2 python3-brotli python3-zstandard python3-jsonschema python3-yaml libnss3-tools openssl ca-certificates iproute2 procps util-linux passwd"
 bench="haproxy squid-openssl"
 lint="cppcheck mandoc"
 fuzz() { # the sanitizers' run-time is a package of its own, named by the version that `clang` stands for
@@ -18,7 +18,7 @@ fuzz() { # the sanitizers' run-time is a package of its own, named by the versio
 	echo "clang ${v:+libclang-rt-$v-dev}"
 }
 clients() { # toolchains from anywhere on the PATH; without one, the distribution's
-	echo "wget python3-requests python3-httpx python3-grpcio python3-pip redis-server openssh-client tinyproxy"
+	echo "libnginx-mod-http-brotli-filter wget python3-requests python3-httpx python3-grpcio python3-websockets python3-pip redis-server openssh-client tinyproxy gnutls-bin chromium firefox-esr skopeo gh awscli python3-boto3"
 	command -v npm >/dev/null 2>&1 || echo npm
 	command -v go >/dev/null 2>&1 || echo golang-go
 	command -v java >/dev/null 2>&1 || echo default-jdk-headless
@@ -27,15 +27,27 @@ clients() { # toolchains from anywhere on the PATH; without one, the distributio
 }
 unbuilt() { # client programs that are older than their sources, or not there without a reason
 	local p made from
-	for p in go rust undici; do
-		case $p in undici) made=$out/node_modules/undici/package.json from=$src/node ;; *) made=$out/$p-client from=$src/$p ;; esac
+	for p in go connect grpc h2spec rust undici sdk; do
+		case $p in undici) made=$out/node_modules/undici/package.json from=$src/node ;; sdk) made=$out/sdk/made from=$src/python ;; h2spec) made=$out/h2spec from=$src/h2spec ;; *) made=$out/$p-client from=$src/$p ;; esac
 		[ $mode = install ] || [ ! -e "$out/$p.skip" ] || made=$out/$p.skip
 		if [ ! -e "$made" ] || [ -n "$(find "$from" -type f -newer "$made")" ]; then echo "$p"; fi
 	done
 }
 make_go() {
 	command -v go >/dev/null 2>&1 || { echo "go is not installed"; return 1; }
-	(cd "$src/go" && CGO_ENABLED=0 GOTOOLCHAIN=local go build -trimpath -o "$out/go-client" .) && touch "$out/go-client"
+	(cd "$src/go" && CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly go build -trimpath -o "$out/go-client" .) && touch "$out/go-client"
+}
+make_connect() {
+	command -v go >/dev/null 2>&1 || { echo "go is not installed"; return 1; }
+	(cd "$src/connect" && CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-mod=readonly go build -trimpath -o "$out/connect-client" .) && touch "$out/connect-client"
+}
+make_grpc() { # at the versions of go.mod; go.sum has the hashes
+	command -v go >/dev/null 2>&1 || { echo "go is not installed"; return 1; }
+	(cd "$src/grpc" && CGO_ENABLED=0 GOTOOLCHAIN=local go build -mod=readonly -trimpath -o "$out/grpc-client" .) && touch "$out/grpc-client"
+}
+make_h2spec() { # at the versions of go.mod; go.sum has the hashes
+	command -v go >/dev/null 2>&1 || { echo "go is not installed"; return 1; }
+	(cd "$src/h2spec" && CGO_ENABLED=0 GOTOOLCHAIN=local go build -mod=readonly -trimpath -o "$out/h2spec" github.com/summerwind/h2spec/cmd/h2spec) && touch "$out/h2spec"
 }
 make_rust() { # the crates that cargo chose are those of crates.txt, or nothing is built
 	command -v cargo >/dev/null 2>&1 || { echo "there is no cargo with sparse registries (1.68)"; return 1; }
@@ -49,6 +61,11 @@ make_rust() { # the crates that cargo chose are those of crates.txt, or nothing 
 make_undici() { # the lock file has the hashes; npm refuses what does not match
 	command -v npm >/dev/null 2>&1 || { echo "npm is not installed"; return 1; }
 	cp "$src/node/package.json" "$src/node/package-lock.json" "$out/" && (cd "$out" && npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1) && touch "$out/node_modules/undici/package.json"
+}
+make_sdk() { # wheels alone, each by its hash
+	python3 -m pip --version >/dev/null 2>&1 || { echo "there is no pip"; return 1; }
+	rm -rf "$out/sdk"
+	python3 -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --target "$out/sdk" -r "$src/python/requirements.txt" && touch "$out/sdk/made"
 }
 mode=install sets=
 for a in "$@"; do

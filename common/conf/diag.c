@@ -5,6 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool behind(const struct diag *d, unsigned shown, uint32_t line, uint32_t col)
+{
+	if (d->shown[shown].file != d->file_no)
+		return d->shown[shown].file > d->file_no;
+	return d->shown[shown].line > line || (d->shown[shown].line == line && d->shown[shown].col > col);
+}
+
 static void put(struct diag *d, const char *kind, uint32_t line, uint32_t col, const char *fmt, va_list ap)
 {
 	char text[1024];
@@ -24,10 +31,11 @@ static void put(struct diag *d, const char *kind, uint32_t line, uint32_t col, c
 		buf_addf(&d->out, "%s: %s: %s\n", d->file, kind, text);
 	len = buf_len(&d->out) - before;
 	/* to its place: rows are visited in an order of their own */
-	for (i = n; i > 0 && (d->shown[i - 1].line > line || (d->shown[i - 1].line == line && d->shown[i - 1].col > col)); i--) {
+	for (i = n; i > 0 && behind(d, i - 1, line, col); i--) {
 		d->shown[i] = d->shown[i - 1];
 		at -= d->shown[i].len;
 	}
+	d->shown[i].file = d->file_no;
 	d->shown[i].line = line;
 	d->shown[i].col = col;
 	d->shown[i].len = (uint32_t)len;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SP_CONF_DIAG_H
 #define SP_CONF_DIAG_H
-/* Positioned messages about one file, all of one run, in the order of the file: "file:line:col: error: text". */
+/* Positioned messages, all of one run, in the order of the files and of each file: "file:line:col: error: text". */
 #include <stdint.h>
 
 #include "../base/buf.h"
@@ -9,11 +9,12 @@
 #define DIAG_SHOWN_MAX 200 /* more are counted, not shown: a file of a million errors is not a flood */
 
 struct diag {
-	const char *file;
+	const char *file; /* the one that is being read */
+	unsigned file_no; /* which of several it is */
 	struct buf out; /* lines */
 	unsigned errors, warnings;
 	struct {
-		uint32_t line, col, len; /* of a line of out */
+		uint32_t file, line, col, len; /* of a line of out */
 	} shown[DIAG_SHOWN_MAX];
 };
 void diag_error(struct diag *d, uint32_t line, uint32_t col, const char *fmt, ...) __attribute__((format(printf, 4, 5)));

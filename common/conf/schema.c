@@ -84,7 +84,7 @@ static bool with_unit(struct str s, const char *const *units, const uint64_t *fa
 	return false;
 }
 
-static bool size_value(struct str s, uint64_t *out)
+bool schema_size(struct str s, uint64_t *out)
 {
 	static const char *const units[] = { "KiB", "MiB", "GiB", "KB", "MB", "GB", "B" };
 	static const uint64_t factors[] = { 1 << 10, 1 << 20, 1 << 30, 1000, 1000000, 1000000000, 1 };
@@ -212,7 +212,7 @@ static bool typed(struct diag *d, const struct schema_row *r, struct schema_valu
 		}
 		return in_range(d, v, r);
 	case SCHEMA_SIZE:
-		if (n->kind != YAML_TEXT || !size_value(n->text, &v->number)) {
+		if (n->kind != YAML_TEXT || !schema_size(n->text, &v->number)) {
 			diag_error(d, n->line, n->col, "%s must be a size with its unit, such as 512MiB", what);
 			return false;
 		}

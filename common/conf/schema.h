@@ -46,6 +46,8 @@ struct schema_rows {
 };
 #define SCHEMA_ROWS(r) (r), sizeof(r) / sizeof((r)[0])
 
+bool schema_size(struct str s, uint64_t *octets); /* as SCHEMA_SIZE reads it */
+
 /*
  * `where` names the map in messages ("a destination"). A null value counts as absent. False: at least one error was
  * reported here (what check functions reported is not counted).

@@ -280,6 +280,15 @@ static bool regex_fits(struct regexes *rs, struct cursor *c, bool deny, const st
 	return regex_match(rs, source, true, plain) != REGEX_NO;
 }
 
+/* Whether a grant that is counted has some left; who does not count has used none. */
+static bool uses_left(struct str s, const struct facts *f)
+{
+	struct cursor c = cursor_on(s);
+	uint64_t key = get_u64(&c), n = get_u64(&c);
+
+	return !c.bad && (f->used == NULL || f->used(f->used_arg, key) < n);
+}
+
 /* --- all ----------------------------------------------------------------------------------------------------------- */
 
 enum cond_result cond_fits(struct regexes *rs, struct str cond, bool deny, const struct facts *f, unsigned *failed)
@@ -299,6 +308,8 @@ enum cond_result cond_fits(struct regexes *rs, struct str cond, bool deny, const
 		*failed |= COND_REGEX;
 	if (c.bad)
 		return deny ? COND_YES : COND_NO;
+	if ((parts & COND_USES) && !uses_left(str_mk(cond.p + cond.n - (cond.n < 16 ? cond.n : 16), cond.n < 16 ? cond.n : 16), f))
+		*failed |= COND_USES;
 	if (*failed != 0)
 		return COND_NO;
 	if (parts & COND_BODY)
@@ -434,5 +445,10 @@ const char *cond_check(struct str cond)
 	}
 	if ((parts & COND_BODY) && !body_ok(&c))
 		return "a rule's condition on content";
+	if (parts & COND_USES) {
+		get_u64(&c);
+		if (get_u64(&c) == 0)
+			return "a rule's number of uses";
+	}
 	return c.bad || c.at != c.n ? "a rule's conditions" : NULL;
 }

@@ -13,13 +13,14 @@
  *   REGEX    str: over the path
  *   BODY     u8 kind, and by kind: GRAPHQL u8 types, texts fields, texts names; MCP texts tools, texts methods,
  *            values arguments; JSONRPC texts methods; JSON values (keys are pointers, RFC 6901); GIT_PUSH u8 flags, texts refs
+ *   USES     u64 key of the counter, u64 how often (an allow rule's only)
  * values: u16 n x { str key, u8 flags (VALUE_*), texts }
  */
 #include "facts.h"
 #include "format.h"
 #include "regex.h"
 
-enum { COND_VALID = 1, COND_QUERY = 2, COND_HEADERS = 4, COND_REGEX = 8, COND_BODY = 16, COND_PARTS_ALL = 31 };
+enum { COND_VALID = 1, COND_QUERY = 2, COND_HEADERS = 4, COND_REGEX = 8, COND_BODY = 16, COND_USES = 32, COND_PARTS_ALL = 63 };
 enum { VALUE_REQUIRED = 1, VALUE_ANY = 2, VALUE_FLAGS_ALL = 3 };
 enum cond_body { BODY_UNSAID = 0, BODY_NONE, BODY_ANY, BODY_GRAPHQL, BODY_MCP, BODY_JSONRPC, BODY_JSON, BODY_GIT_PUSH };
 enum { GRAPHQL_QUERY = 1, GRAPHQL_MUTATION = 2, GRAPHQL_SUBSCRIPTION = 4, GRAPHQL_TYPES_ALL = 7 };

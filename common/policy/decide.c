@@ -178,6 +178,7 @@ static void decide_value(const struct deciding *by, const struct facts *f, struc
 		s.best = NO_RULE;
 	} else {
 		o->why = s.best != NO_RULE ? DECIDE_ALLOWED : s.best_content != NO_RULE ? DECIDE_CONTENT : DECIDE_NO_RULE;
+		o->deny_need = o->need;
 		o->need = BODY_NEED_NOTHING;
 		if (s.best == NO_RULE)
 			s.best = s.best_content;
@@ -192,6 +193,7 @@ static void decide_value(const struct deciding *by, const struct facts *f, struc
 	}
 	o->rule = r.id;
 	o->source = r.source;
+	o->rule_no = s.best;
 	if (o->why == DECIDE_ALLOWED)
 		o->verdict = VERDICT_ALLOW;
 }
@@ -253,7 +255,7 @@ static void other_methods(const struct deciding *by, const struct facts *f, stru
 		try_method(by, f, s.further[i], o);
 }
 
-void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *o)
+static void decide_alone(const struct table *t, const struct dest *d, const struct facts *f, struct decision *o)
 {
 	struct dest_value v;
 	struct deciding by = { t, d, &v };
@@ -270,6 +272,79 @@ void decide(const struct table *t, const struct dest *d, const struct facts *f, 
 	decide_value(&by, f, o);
 	if (o->verdict != VERDICT_ALLOW && o->why != DECIDE_DAMAGED)
 		other_methods(&by, f, o);
+}
+
+/* --- within a boundary --------------------------------------------------------------------------------------------- */
+
+static void decide_of(const struct table *boundary, const struct facts *f, struct decision *o)
+{
+	struct dest d;
+	int found = table_find(boundary, f->scheme, f->host, f->port, &d);
+
+	decide_alone(boundary, found == 1 ? &d : NULL, f, o);
+	if (found < 0)
+		o->why = DECIDE_DAMAGED;
+}
+
+/* Of the methods that the policy would let through here, those that the boundary lets through too. */
+static void methods_within(const struct table *boundary, const struct facts *f, struct decision *o)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < o->allowed_n; i++) {
+		struct facts g = *f;
+		struct decision b;
+
+		g.method = o->allowed[i];
+		g.has_content = false;
+		decide_of(boundary, &g, &b);
+		if (b.verdict == VERDICT_ALLOW)
+			o->allowed[n++] = o->allowed[i];
+	}
+	o->allowed_n = n;
+}
+
+void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *o)
+{
+	const struct table *boundary = table_boundary(t);
+	struct decision b;
+
+	decide_alone(t, d, f, o);
+	if (boundary == NULL)
+		return;
+	if (d == NULL) {
+		struct dest own;
+
+		o->by_boundary = table_find_unbounded(t, f->scheme, f->host, f->port, &own) == 1;
+		return;
+	}
+	if (o->why != DECIDE_ALLOWED && o->why != DECIDE_LOOK) {
+		methods_within(boundary, f, o);
+		return;
+	}
+	decide_of(boundary, f, &b);
+	if (b.why == DECIDE_ALLOWED) {
+		o->boundary_rule_no = b.rule_no;
+	} else if (b.why != DECIDE_LOOK) {
+		*o = b;
+		o->by_boundary = true;
+		o->allowed_n = 0;
+	} else if (o->why == DECIDE_ALLOWED) {
+		*o = b;
+	} else if (b.need > o->need) {
+		o->need = b.need;
+	}
+}
+
+bool decide_boundary(const struct table *t, const struct facts *f, struct decision *o)
+{
+	const struct table *boundary = table_boundary(t);
+
+	if (boundary == NULL)
+		return true;
+	decide_of(boundary, f, o);
+	o->by_boundary = true;
+	return o->verdict == VERDICT_ALLOW;
 }
 
 bool decide_tunnel(const struct table *t, enum scheme scheme, struct str host, uint16_t port, uint64_t now_s, struct dest *d, struct decision *o)

@@ -13,13 +13,19 @@ struct decision {
 	enum verdict verdict;
 	enum decide_why why;
 	struct str rule;   /* id of the rule that decided, or empty */
+	uint32_t rule_no;  /* ALLOWED: its number in the destination, for dest_rate */
+	bool by_boundary;  /* it is the boundary that refuses: rule and source are its */
+	uint32_t boundary_rule_no; /* ALLOWED within a boundary: as rule_no, there */
 	struct str source; /* FILE:LINE of it, or of the destination */
 	enum body_need need; /* DECIDE_LOOK */
+	enum body_need deny_need; /* DECIDE_NO_RULE: of deny rules that would have to see the content to say that they do not match */
 	struct str allowed[DECIDE_METHODS_MAX]; /* on a denial: methods that would pass on this path (borrowed) */
 	unsigned allowed_n;
 };
-/* d: as table_find gave it for the scheme, host and port of f, or NULL when it found none. Denies of other matching destinations are found through t. */
+/* d: as table_find gave it for the scheme, host and port of f, or NULL when it found none. Denies of other matching destinations are found through t, and so is its boundary: what passes passes both. */
 void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *out);
+/* What the boundary alone says; true when it lets it pass, or there is none. */
+bool decide_boundary(const struct table *t, const struct facts *f, struct decision *out);
 /*
  * A connection whose octets pass unread: by protocol tcp, or with scheme https by passing TLS through. True when a destination of
  * that kind is there (and in *d); then *out says whether it may be.

@@ -8,7 +8,7 @@
 #include "glob.h"
 #include "host_pattern.h"
 
-static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, 1 };
+static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, RATE_SIZE, 1 };
 static const char *const methods[] = TABLE_METHODS;
 
 /* --- loading ------------------------------------------------------------------------------------------------------- */
@@ -379,6 +379,37 @@ static bool limits_ok(const struct dest_value *d)
 	return l.request_body <= LIMIT_BYTES_MAX && l.response_body <= LIMIT_BYTES_MAX && le32(d->p + DEST_LIMITS + 28) == 0;
 }
 
+/* A name that a program's environment can have. */
+static bool variable_ok(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		char c = ascii_lower(s.p[i]);
+
+		if (!((c >= 'a' && c <= 'z') || c == '_' || (i > 0 && c >= '0' && c <= '9')))
+			return false;
+	}
+	return s.n > 0 && s.n <= 200;
+}
+
+/* A list of texts, or of variables and their templates. */
+static bool list_ok(const struct dest_value *d, const uint8_t *at, bool variables)
+{
+	struct cursor c;
+
+	if (!inside_texts(d, at))
+		return false;
+	c = cursor_on(dest_value_ref(d, at));
+	while (c.at < c.n) {
+		struct str s = get_str(&c);
+
+		if (c.bad || s.n == 0 || !plain_text(s) || (variables && !variable_ok(s)))
+			return false;
+		if (variables && (s = get_str(&c), c.bad || s.n == 0 || !plain_text(s)))
+			return false;
+	}
+	return true;
+}
+
 static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 {
 	const uint8_t *p;
@@ -390,15 +421,38 @@ static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 		if (le32(p + 4) == 0 || !inside_texts(d, p))
 			return false;
 	for (uint32_t i = 0; (p = dest_value_at(d, SECT_INJECTS, INJECT_SIZE, i)) != NULL; i++) {
-		if (p[0] == INJECT_NONE || p[0] > INJECT_HEADER || p[1] != 0 || le16(p + 2) != 0 || le32(p + 4) >= secrets || !ref_ok(d, p + 8, 1, 255))
+		if (p[0] == INJECT_NONE || p[0] >= INJECT_KINDS || (p[1] & ~INJECT_FLAGS_ALL) != 0 || (le16(p + 2) & ~PLACES_ALL) != 0 || le32(p + 4) >= secrets || !ref_ok(d, p + 8, 1, 255))
 			return false;
-		for (unsigned k = 1; k < 5; k++)
+		for (unsigned k = 1; k < 6; k++)
 			if (!ref_ok(d, p + 8 + 8 * k, 0, 4096))
 				return false;
+		if (!list_ok(d, p + 56, true) || !list_ok(d, p + 64, false))
+			return false;
 	}
 	for (uint32_t i = 0; (p = dest_value_at(d, SECT_PLACES, PLACE_SIZE, i)) != NULL; i++)
 		if (!ref_ok(d, p, 1, 256))
 			return false;
+	return true;
+}
+
+static bool rates_ok(const struct dest_value *d)
+{
+	const uint8_t *p;
+
+	for (uint32_t i = 0; (p = dest_value_at(d, SECT_RATES, RATE_SIZE, i)) != NULL; i++) {
+		uint32_t rule = le32(p + 4), window = le32(p + 16);
+		uint64_t amount = le64(p + 8);
+		bool timed = p[0] == RATE_REQUESTS || p[0] == RATE_UPLOAD || p[0] == RATE_DOWNLOAD;
+
+		if (p[0] == RATE_NONE || p[0] >= RATE_KINDS || p[1] != 0 || le16(p + 2) != 0 || le32(p + 20) != 0 || amount == 0 || amount > LIMIT_BYTES_MAX)
+			return false;
+		if (timed ? window == 0 || window > RATE_WINDOW_MAX : window != 0)
+			return false;
+		if ((p[0] == RATE_HEAD || p[0] == RATE_IDLE || p[0] == RATE_TOTAL) && (amount < LIMIT_MS_MIN || amount > LIMIT_MS_MAX))
+			return false;
+		if (rule == RATE_OF_ALL ? p[0] >= RATE_USES : rule >= d->sect[SECT_RULES].n)
+			return false;
+	}
 	return true;
 }
 
@@ -558,6 +612,8 @@ const char *dest_value_check(struct str v, uint32_t secrets)
 		return "a destination's limits";
 	if (!lists_ok(&d, secrets))
 		return "a destination's addresses, certificates or injections";
+	if (!rates_ok(&d))
+		return "a destination's rates";
 	what = rules_wrong(&d);
 	if (what != NULL)
 		return what;

@@ -20,6 +20,8 @@ struct facts {
 	/* The i-th header field as it goes upstream, before anything is injected; an empty name: one that does not. False: there are no more. */
 	bool (*field)(const void *arg, unsigned i, struct str *name, struct str *value); /* NULL: there are none */
 	const void *field_arg;
+	uint64_t (*used)(const void *arg, uint64_t key); /* how often a counted grant was used; NULL: never */
+	const void *used_arg;
 	const struct str *content; /* as much of the content as was asked for (decision.need), NULL: none was read yet */
 };
 #endif

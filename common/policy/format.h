@@ -5,7 +5,8 @@
  * The compiled table, octet by octet. One LMDB file (MDB_NOSUBDIR, data version 1, pages of 4096 octets), one unnamed
  * database, written in one transaction, every octet that carries nothing zero. Records in key order:
  *
- *   "\0"                     header: "SPTABLE\0", u32 format, 32 octets digest, u8 flags, str compiler, str name,
+ *   "\0"                     header: "SPTABLE\0", u32 format, 32 octets digest, u8 flags, u64 observe until (seconds since 1970,
+ *                            0: it does not observe), str compiler, str name,
  *                            u32 destinations, u32 secrets, u8 n x wildcards at one label depth, by depth: { u8 labels
  *                            behind the wildcard, u8 flags, u64 bit i: there are "pre*" with a literal of i characters,
  *                            bit 0: "*" }, u32 n x { u8 scheme, u16 port } in order, each once: what destinations there
@@ -37,7 +38,7 @@ enum { KEY_HEADER = 0, KEY_SECRET = 1, KEY_SANDBOX = 2, KEY_DEST = 3 };
 
 enum { DEST_FLAG_LOG_QUERY = 1, DEST_FLAG_ENCODED_SLASH = 2, DEST_FLAG_EMPTY_SEGMENTS = 4, DEST_FLAG_RAW = 8, DEST_FLAG_ALPN_H1 = 16, DEST_FLAG_ALPN_H2 = 32,
 	DEST_FLAG_TUNNEL = 64 /* protocol tcp, or TLS that is passed through */, DEST_FLAGS_ALL = 127 };
-enum dest_section { SECT_ADDRESSES = 0, SECT_CAS, SECT_PINS, SECT_INJECTS, SECT_RULES, SECT_METHODS, SECT_NODES, SECT_SLOTS, SECT_PARTS, SECT_ACCEPTS, SECT_PLACES, SECT_TEXTS, SECTIONS };
+enum dest_section { SECT_ADDRESSES = 0, SECT_CAS, SECT_PINS, SECT_INJECTS, SECT_RULES, SECT_METHODS, SECT_NODES, SECT_SLOTS, SECT_PARTS, SECT_ACCEPTS, SECT_PLACES, SECT_RATES, SECT_TEXTS, SECTIONS };
 enum {
 	/* fixed part */
 	DEST_INDEX = 0,        /* u32 */
@@ -56,20 +57,25 @@ enum {
 	ADDRESS_SIZE = 20,     /* u8 family, 16 octets, u8 bits, 2 zero */
 	CA_SIZE = 8,           /* ref */
 	PIN_SIZE = 32,         /* SHA-256 of a SubjectPublicKeyInfo */
-	INJECT_SIZE = 48,      /* u8 kind, 3 zero, u32 secret, refs secret name, username, name, format, env */
+	INJECT_SIZE = 72,      /* u8 kind, u8 flags, u16 places, u32 secret, refs secret name, username, name, format, service, region, and lists (strs, one after the other) env: name, template, ...; when: rule ids */
 	RULE_SIZE = 44,        /* u32 methods (bits), u32 first and u32 count of further methods, refs pattern, id, source, conditions (cond.h) */
 	METHOD_SIZE = 8,       /* ref */
 	NODE_SIZE = 32,        /* u32 first slot, slots, first part, parts, first accept, accepts, star child, double star child */
 	SLOT_SIZE = 16,        /* u32 hash, ref segment, u32 child; child 0: free */
 	PART_SIZE = 12,        /* ref pattern, u32 child */
 	ACCEPT_SIZE = 4,       /* u32 rule */
+	RATE_SIZE = 32,        /* u8 kind (enum rate_kind), 3 zero, u32 rule (RATE_OF_ALL: of the destination), u64 amount, u32 seconds of its window (0: none), u32 zero, u64 key of its counter */
 	PLACE_SIZE = 8,        /* ref: a header field's name in lower case, or "?" and a query key */
 };
+enum { INJECT_FLAG_SLASHES = 1, INJECT_FLAG_SCOPE_SANDBOX = 2, INJECT_FLAG_BODY_DENY = 4, INJECT_FLAGS_ALL = 7 };
 enum { NODE_SLOTS = 0, NODE_SLOT_N = 4, NODE_PARTS = 8, NODE_PART_N = 12, NODE_ACCEPTS = 16, NODE_ACCEPT_N = 20, NODE_STAR = 24, NODE_DOUBLE_STAR = 28 };
 enum { ROOT_ALLOW = 0, ROOT_DENY = 1, ROOTS = 2 };
 
+#define RATE_OF_ALL UINT32_MAX
+
 /* Bounds of what a policy can say, and of what a table can hold. */
 #define LIMIT_BYTES_MAX ((uint64_t)1 << 42)
+#define RATE_WINDOW_MAX 86400u /* a day */
 #define LIMIT_MS_MIN 100u
 #define LIMIT_MS_MAX 604800000u /* 7 days */
 

@@ -25,7 +25,6 @@
 #define P_META 0x08
 #define F_BIGDATA 0x01
 #define DEPTH_MAX 16
-#define LMDB_MAGIC 0xBEEFC0DEu
 #define LMDB_VERSION 1u
 #define NO_PAGE UINT64_MAX
 #define FREE_DB_FLAGS 0x4008 /* MDB_NOSUBDIR | MDB_INTEGERKEY */
@@ -57,7 +56,7 @@ static bool meta_ok(const struct image *im, unsigned i)
 {
 	const uint8_t *page = im->p + i * PAGE, *m = page + PAGE_HDR, *free_db = m + META_FREE_DB;
 
-	return le64(page) == i && le16(page + 8) == 0 && le16(page + 10) == P_META && le32(page + 12) == 0 && le32(m) == LMDB_MAGIC &&
+	return le64(page) == i && le16(page + 8) == 0 && le16(page + 10) == P_META && le32(page + 12) == 0 && le32(m) == IMAGE_MAGIC &&
 	       le32(m + 4) == LMDB_VERSION && le64(m + 8) == 0 && le64(m + META_MAPSIZE) == im->n && le32(free_db + DB_PAD) == PAGE &&
 	       le16(free_db + DB_FLAGS) == FREE_DB_FLAGS && zero(free_db + DB_DEPTH, DB_ROOT - DB_DEPTH) && le64(free_db + DB_ROOT) == NO_PAGE &&
 	       le64(m + META_TXN) == i && zero(m + META_END, PAGE - PAGE_HDR - META_END);

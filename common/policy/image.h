@@ -8,6 +8,7 @@
 #include "../base/err.h"
 #include "format.h"
 
+#define IMAGE_MAGIC 0xBEEFC0DEu /* little-endian, at octet 16 of a file */
 #define IMAGE_PAGE 4096u
 #define IMAGE_KEY_MAX 511u
 

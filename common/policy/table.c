@@ -25,6 +25,7 @@ struct port_entry {
 /* Values of all destinations by number, made when first asked for. */
 struct numbered {
 	struct str *values;
+	struct port_entry *places;
 	uint32_t n;
 };
 struct table {
@@ -37,6 +38,7 @@ struct table {
 	uint8_t port_bits[65536 / 8];
 	struct numbered *dests;
 	struct regexes *regexes;
+	struct table *boundary; /* or NULL */
 };
 
 /* --- records ------------------------------------------------------------------------------------------------------- */
@@ -70,6 +72,7 @@ bool table_load_header(struct str v, struct header *h)
 	h->digest_at = c.at;
 	h->digest = cur_take(&c, TABLE_DIGEST_LEN);
 	h->flags = get_u8(&c);
+	h->observe_until = get_u64(&c);
 	h->compiler = get_str(&c);
 	h->name = get_str(&c);
 	h->dests = get_u32(&c);
@@ -162,23 +165,45 @@ fail:
 	return -1;
 }
 
+int table_open_within(struct table **out, int fd, int boundary_fd, struct err *err)
+{
+	struct table *boundary;
+
+	if (table_open(out, fd, err) < 0)
+		return -1;
+	if (boundary_fd < 0)
+		return 0;
+	if (table_open(&boundary, boundary_fd, err) < 0) {
+		table_free(*out);
+		return -1;
+	}
+	table_bind(*out, boundary);
+	return 0;
+}
+
 void table_free(struct table *t)
 {
 	if (t == NULL)
 		return;
 	if (t->image.p != NULL)
 		munmap((void *)(uintptr_t)t->image.p, t->mapped);
-	if (t->dests != NULL)
+	if (t->dests != NULL) {
 		free(t->dests->values);
+		free(t->dests->places);
+	}
 	free(t->dests);
 	regexes_free(t->regexes);
+	table_free(t->boundary);
 	free(t->ports);
 	free(t);
 }
 
+void table_bind(struct table *t, struct table *boundary) { t->boundary = boundary; }
+const struct table *table_boundary(const struct table *t) { return t->boundary; }
 struct str table_name(const struct table *t) { return t->h.name; }
 const uint8_t *table_digest(const struct table *t) { return t->h.digest; }
 bool table_explain_denials(const struct table *t) { return (t->h.flags & TABLE_FLAG_EXPLAIN) != 0; }
+uint64_t table_observe_until(const struct table *t) { return t->h.observe_until; }
 struct regexes *table_regexes(const struct table *t) { return t->regexes; }
 bool table_port_speaks(const struct table *t, enum scheme scheme, uint16_t port)
 {
@@ -217,7 +242,7 @@ size_t table_key(uint8_t out[TABLE_KEY_MAX], uint8_t scheme, uint16_t port, stru
 
 /* --- destinations -------------------------------------------------------------------------------------------------- */
 
-static int load_dest(const struct table *t, struct str value, struct dest *out)
+static int load_dest(const struct table *t, enum scheme scheme, uint16_t port, struct str value, struct dest *out)
 {
 	struct dest_value v;
 	struct str host;
@@ -228,6 +253,8 @@ static int load_dest(const struct table *t, struct str value, struct dest *out)
 		return -1;
 	flags = v.p[DEST_FLAGS];
 	out->table = t;
+	out->scheme = scheme;
+	out->port = port;
 	out->value = v.p;
 	out->value_len = v.len;
 	out->id = dest_value_ref(&v, v.p + DEST_ID);
@@ -251,6 +278,7 @@ static int load_dest(const struct table *t, struct str value, struct dest *out)
 	out->has_inject = v.sect[SECT_INJECTS].n > 0;
 	out->foreign = v.p[DEST_CARE];
 	out->scrub_off = v.p[DEST_CARE + 1] != 0;
+	out->rate_n = v.sect[SECT_RATES].n;
 	out->has_places = v.sect[SECT_PLACES].n > 0;
 	return 1;
 }
@@ -336,7 +364,7 @@ static bool take_first(void *arg, struct str value)
 	return false;
 }
 
-int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out)
+int table_find_unbounded(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out)
 {
 	struct search s;
 	struct str value = STR_NONE;
@@ -345,7 +373,15 @@ int table_find(const struct table *t, enum scheme scheme, struct str host, uint1
 		return 0;
 	if (search_each(&s, false, take_first, &value) < 0)
 		return -1;
-	return value.p != NULL ? load_dest(t, value, out) : 0;
+	return value.p != NULL ? load_dest(t, scheme, port, value, out) : 0;
+}
+
+int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out)
+{
+	struct dest bound;
+	int r = table_find_unbounded(t, scheme, host, port, out);
+
+	return r == 1 && t->boundary != NULL ? table_find_unbounded(t->boundary, scheme, host, port, &bound) : r;
 }
 
 struct broader {
@@ -362,7 +398,7 @@ static bool on_broader(void *arg, struct str value)
 
 	if (octets(value) == b->than->value)
 		return true;
-	b->damaged = load_dest(b->than->table, value, &d) != 1;
+	b->damaged = load_dest(b->than->table, b->than->scheme, b->than->port, value, &d) != 1;
 	return !b->damaged && b->fn(b->arg, &d);
 }
 
@@ -391,8 +427,10 @@ static bool take_value(void *arg, struct str key, struct str value, struct err *
 	struct numbered *n = arg;
 
 	(void)err;
-	if (octets(key)[0] == KEY_DEST)
+	if (octets(key)[0] == KEY_DEST && key.n > 4) {
+		n->places[n->n] = (struct port_entry){ octets(key)[1], (uint16_t)(octets(key)[2] << 8 | octets(key)[3]) };
 		n->values[n->n++] = value;
+	}
 	return true;
 }
 
@@ -404,17 +442,20 @@ static bool numbered(const struct table *t)
 	if (n->values != NULL)
 		return true;
 	n->values = must_calloc(t->h.dests + 1ul, sizeof(struct str));
+	n->places = must_calloc(t->h.dests + 1ul, sizeof(*n->places));
 	if (image_walk(&t->image, take_value, n, &err) == 0 && n->n == t->h.dests)
 		return true;
 	free(n->values);
+	free(n->places);
 	n->values = NULL;
+	n->places = NULL;
 	n->n = 0;
 	return false;
 }
 
 bool table_dest_at(const struct table *t, uint32_t index, struct dest *out)
 {
-	return numbered(t) && index < t->dests->n && load_dest(t, t->dests->values[index], out) == 1;
+	return numbered(t) && index < t->dests->n && load_dest(t, (enum scheme)t->dests->places[index].scheme, t->dests->places[index].port, t->dests->values[index], out) == 1;
 }
 
 bool table_dest_each(const struct table *t, bool (*fn)(void *arg, const struct dest *d), void *arg)
@@ -424,7 +465,7 @@ bool table_dest_each(const struct table *t, bool (*fn)(void *arg, const struct d
 	if (!numbered(t))
 		return false;
 	for (uint32_t i = 0; i < t->dests->n; i++)
-		if (load_dest(t, t->dests->values[i], &d) != 1 || !fn(arg, &d))
+		if (load_dest(t, (enum scheme)t->dests->places[i].scheme, t->dests->places[i].port, t->dests->values[i], &d) != 1 || !fn(arg, &d))
 			return false;
 	return true;
 }
@@ -486,6 +527,61 @@ bool dest_ca(const struct dest *d, unsigned i, struct str *der)
 	return der->n > 0;
 }
 
+bool dest_rate(const struct dest *d, unsigned i, struct rate *out)
+{
+	struct dest_value v;
+	const uint8_t *p;
+
+	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_RATES, RATE_SIZE, i)) == NULL || p[0] >= RATE_KINDS)
+		return false;
+	*out = (struct rate){ p[0], le32(p + 4), le64(p + 8), le32(p + 16), le64(p + 24) };
+	return true;
+}
+
+static uint64_t lesser(uint64_t a, uint64_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
+
+struct dest_limits dest_limits_both(const struct dest_limits *a, const struct dest_limits *b)
+{
+	return (struct dest_limits){
+		.request_body = lesser(a->request_body, b->request_body),
+		.response_body = lesser(a->response_body, b->response_body),
+		.head_ms = (uint32_t)lesser(a->head_ms, b->head_ms),
+		.idle_ms = (uint32_t)lesser(a->idle_ms, b->idle_ms),
+		.total_ms = (uint32_t)lesser(a->total_ms, b->total_ms),
+	};
+}
+
+struct dest_limits dest_limits_of_rule(const struct dest *d, uint32_t rule)
+{
+	struct dest_limits l = d->limits;
+	struct rate r;
+
+	for (unsigned i = 0; i < d->rate_n && dest_rate(d, i, &r); i++) {
+		if (r.rule != rule || r.amount == 0)
+			continue;
+		switch (r.kind) {
+		case RATE_REQUEST_BODY:
+			l.request_body = lesser(l.request_body, r.amount);
+			break;
+		case RATE_RESPONSE_BODY:
+			l.response_body = lesser(l.response_body, r.amount);
+			break;
+		case RATE_HEAD:
+			l.head_ms = (uint32_t)lesser(l.head_ms, r.amount);
+			break;
+		case RATE_IDLE:
+			l.idle_ms = (uint32_t)lesser(l.idle_ms, r.amount);
+			break;
+		case RATE_TOTAL:
+			l.total_ms = (uint32_t)lesser(l.total_ms, r.amount);
+			break;
+		default:
+			break;
+		}
+	}
+	return l;
+}
+
 bool dest_place(const struct dest *d, unsigned i, struct str *place)
 {
 	struct dest_value v;
@@ -516,16 +612,45 @@ bool dest_inject(const struct dest *d, unsigned i, struct inject *out)
 	struct dest_value v;
 	const uint8_t *p;
 
-	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_INJECTS, INJECT_SIZE, i)) == NULL || p[0] > INJECT_HEADER)
+	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_INJECTS, INJECT_SIZE, i)) == NULL || p[0] >= INJECT_KINDS)
 		return false;
 	out->kind = p[0];
+	out->slashes_keep = (p[1] & INJECT_FLAG_SLASHES) != 0;
+	out->scope_sandbox = (p[1] & INJECT_FLAG_SCOPE_SANDBOX) != 0;
+	out->body_deny = (p[1] & INJECT_FLAG_BODY_DENY) != 0;
+	out->places = le16(p + 2);
 	out->secret_index = le32(p + 4);
 	out->secret_name = dest_value_ref(&v, p + 8);
 	out->username = dest_value_ref(&v, p + 16);
 	out->name = dest_value_ref(&v, p + 24);
 	out->format = dest_value_ref(&v, p + 32);
-	out->env = dest_value_ref(&v, p + 40);
+	out->service = dest_value_ref(&v, p + 40);
+	out->region = dest_value_ref(&v, p + 48);
+	out->env = dest_value_ref(&v, p + 56);
+	out->when = dest_value_ref(&v, p + 64);
 	return true;
+}
+
+bool inject_variable(const struct inject *in, unsigned i, struct str *name, struct str *template)
+{
+	struct cursor c = cursor_on(in->env);
+
+	for (;; i--) {
+		*name = get_str(&c);
+		*template = get_str(&c);
+		if (c.bad || i == 0)
+			return !c.bad;
+	}
+}
+
+bool inject_when(const struct inject *in, struct str rule)
+{
+	struct cursor c = cursor_on(in->when);
+
+	while (c.at < c.n && !c.bad)
+		if (str_eq(get_str(&c), rule))
+			return !c.bad;
+	return in->when.n == 0;
 }
 
 struct each_inject {
@@ -571,6 +696,20 @@ bool table_secret(const struct table *t, unsigned i, struct secret_decl *out)
 		return false;
 	out->index = i;
 	return true;
+}
+
+bool table_secret_host(const struct table *t, unsigned i, unsigned k, struct str *host)
+{
+	struct secret_decl s;
+	struct cursor c;
+	uint32_t n;
+
+	if (!find_secret(t, i, &s, &c))
+		return false;
+	n = get_u32(&c);
+	for (unsigned at = 0; k < n && at <= k; at++)
+		*host = get_str(&c);
+	return k < n;
 }
 
 bool table_secret_host_ok(const struct table *t, uint32_t i, struct str host)

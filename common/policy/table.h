@@ -19,21 +19,39 @@ struct table;
 int table_check(const uint8_t *p, size_t n, uint8_t digest[TABLE_DIGEST_LEN], struct err *err);
 /* Opens a table that was checked, by descriptor (works with open* forbidden: see table.c). The descriptor stays the caller's. */
 int table_open(struct table **out, int fd, struct err *err);
-void table_free(struct table *t);
+int table_open_within(struct table **out, int fd, int boundary_fd, struct err *err); /* the same within a boundary; -1: there is none */
+void table_free(struct table *t); /* and its boundary */
+/* From now on what passes must pass the boundary too (decide), whose destinations and addresses bound this one's. Taken. */
+void table_bind(struct table *t, struct table *boundary);
+const struct table *table_boundary(const struct table *t); /* or NULL */
 
 struct str table_name(const struct table *t);   /* policy name */
 const uint8_t *table_digest(const struct table *t);
 bool table_explain_denials(const struct table *t); /* default true */
+uint64_t table_observe_until(const struct table *t); /* `mode: observe`: seconds since 1970; 0: it enforces */
 struct regexes;
 struct regexes *table_regexes(const struct table *t); /* compiled when first asked for */
 
 /* `limits`: what a destination bounds for itself. 0: the gateway's own limit, if it has one. */
 struct dest_limits {
 	uint64_t request_body;  /* octets of a request's content */
-	uint64_t response_body; /* octets of a response's content, as it comes from upstream */
+	uint64_t response_body; /* octets of a response's content, as it comes from upstream and, decoded, as it goes on */
 	uint32_t head_ms;       /* from the end of the request to the end of the response's head */
 	uint32_t idle_ms;       /* within an exchange, without an octet either way */
 	uint32_t total_ms;      /* from the request's head to the end of the response */
+};
+
+/*
+ * What else bounds a destination, or one of its rules: rates and budgets, which are counted over time, and sizes and times of
+ * single rules. A counter's key is the same in every generation in which the limit is.
+ */
+enum rate_kind { RATE_NONE = 0, RATE_REQUESTS, RATE_UPLOAD, RATE_DOWNLOAD, RATE_CONCURRENT, RATE_USES, RATE_REQUEST_BODY, RATE_RESPONSE_BODY, RATE_HEAD, RATE_IDLE, RATE_TOTAL, RATE_KINDS };
+struct rate {
+	enum rate_kind kind;
+	uint32_t rule;     /* number of the rule (decision.rule_no); UINT32_MAX: all of the destination's */
+	uint64_t amount;
+	uint32_t window_s; /* 0: no window, the sandbox's life */
+	uint64_t key;
 };
 
 /* What becomes of credentials of the sandbox's own on a destination with injections. */
@@ -47,6 +65,8 @@ struct dest {
 	struct str id;        /* HOST[:PORT] or the id given */
 	struct str source;    /* FILE:LINE */
 	uint32_t index;       /* stable number of the destination in this table: pool and cache keys */
+	enum scheme scheme;
+	uint16_t port;
 	bool wildcard;        /* dest_host is a pattern: the host of a request is another text */
 	bool tunnel;          /* protocol tcp or passthrough: bytes pass unread */
 	bool log_query;
@@ -63,11 +83,14 @@ struct dest {
 	enum foreign foreign;
 	bool scrub_off;       /* responses from there are not scrubbed */
 	bool has_places;      /* dest_place gives `credential_places` */
+	unsigned rate_n;      /* dest_rate gives them */
 };
 /*
  * 1 found: of the destinations that have this scheme and port and whose host is or stands for `host`, the most specific one,
- * which decides (exact, "pre*" by longer literal, "*", "**" by longer suffix). 0 none, -1 damaged. host is canonical.
+ * which decides (exact, "pre*" by longer literal, "*", "**" by longer suffix). 0 none, also when the boundary has none;
+ * -1 damaged. host is canonical.
  */
+int table_find_unbounded(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out); /* whatever the boundary has */
 int table_find(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out);
 /*
  * The other destinations that match too, the most specific first, as far as they may have deny rules: those count as well.
@@ -89,6 +112,11 @@ bool dest_stands_for(const struct dest *d, struct str host); /* whether that is,
 /* DER certificates that replace the public roots here. Returns false when i is past the last. */
 bool dest_ca(const struct dest *d, unsigned i, struct str *der);
 
+bool dest_rate(const struct dest *d, unsigned i, struct rate *out);
+/* Its limits and those of the rule that decided: the smaller of each. */
+struct dest_limits dest_limits_both(const struct dest_limits *a, const struct dest_limits *b); /* the smaller of each */
+struct dest_limits dest_limits_of_rule(const struct dest *d, uint32_t rule);
+
 /* `credential_places`: a header field's name in lower case, or "?" and a query key as rules match it. False: i is past the last. */
 bool dest_place(const struct dest *d, unsigned i, struct str *place);
 
@@ -105,19 +133,31 @@ struct secret_decl {
 };
 unsigned table_secret_count(const struct table *t);
 bool table_secret(const struct table *t, unsigned i, struct secret_decl *out);
+bool table_secret_host(const struct table *t, unsigned i, unsigned k, struct str *host); /* the k-th of its hosts */
 /* secrets.*.hosts cover this host, or, of a wildcard destination, all that its pattern (dest_host) stands for. */
 bool table_secret_host_ok(const struct table *t, uint32_t secret_index, struct str host);
 
-enum inject_kind { INJECT_NONE = 0, INJECT_BEARER, INJECT_BASIC, INJECT_HEADER };
+enum inject_kind { INJECT_NONE = 0, INJECT_BEARER, INJECT_BASIC, INJECT_HEADER, INJECT_QUERY, INJECT_PLACEHOLDER, INJECT_SIGV4, INJECT_HMAC, INJECT_KINDS };
+/* Where a placeholder is filled. */
+enum inject_place { PLACE_HEADER = 1, PLACE_BASIC = 2, PLACE_QUERY = 4, PLACE_PATH = 8, PLACE_JSON = 16, PLACE_FORM = 32, PLACE_TEXT = 64, PLACE_CONTENT = PLACE_JSON | PLACE_FORM | PLACE_TEXT, PLACES_ALL = 127 };
 struct inject {
 	enum inject_kind kind;
 	uint32_t secret_index;
 	struct str secret_name;
 	struct str username;  /* basic */
-	struct str name;      /* header: field name */
+	struct str name;      /* header, and where a placeholder is filled: field name, or empty; query: key */
 	struct str format;    /* header: "Token {}"; empty = value alone */
-	struct str env;       /* variable that holds the placeholder inside, or empty */
+	struct str service, region; /* sigv4 */
+	uint16_t places;      /* placeholder: enum inject_place */
+	bool slashes_keep;    /* placeholder in a path: '/' of the value stays */
+	bool scope_sandbox;   /* its placeholder is another in each sandbox */
+	bool body_deny;       /* its placeholder in content ends the request */
+	struct str env, when; /* lists: inject_variable, inject_when */
 };
+/* The i-th variable that is set inside; the template has {}, {key_id}, {key} or {session} where a placeholder goes. */
+bool inject_variable(const struct inject *in, unsigned i, struct str *name, struct str *template);
+/* Whether it is for requests that this rule lets through. */
+bool inject_when(const struct inject *in, struct str rule);
 unsigned dest_inject_count(const struct dest *d);
 bool dest_inject(const struct dest *d, unsigned i, struct inject *out);
 /* For the launcher: every injection of the table, destination by destination. */

@@ -14,6 +14,7 @@ struct header {
 	size_t digest_at; /* where in the value the digest stands */
 	const uint8_t *digest;
 	uint8_t flags;
+	uint64_t observe_until;
 	uint32_t dests, secrets;
 	struct wild wild[WILD_DEPTHS];
 	uint8_t wild_n;

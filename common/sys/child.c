@@ -53,14 +53,14 @@ static int put_file(pid_t pid, const char *name, const char *text)
 	return n == (ssize_t)strlen(text) ? 0 : -1;
 }
 
-static void child_main(enum role r, int dir_fd, int link, int extra, int go) __attribute__((noreturn));
-static void child_main(enum role r, int dir_fd, int link, int extra, int go)
+static void child_main(enum role r, int dir_fd, int link, const int *extra, unsigned extra_n, int go) __attribute__((noreturn));
+static void child_main(enum role r, int dir_fd, int link, const int *extra, unsigned extra_n, int go)
 {
 	char *argv[] = { (char *)rows[r].program, (char *)"--role", (char *)rows[r].title, NULL };
 	char *envp[] = { NULL };
 	sigset_t none;
 	char c;
-	int null;
+	int null, more[CHILD_EXTRA_MAX];
 
 	if (r != ROLE_AUDIT)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -75,33 +75,34 @@ static void child_main(enum role r, int dir_fd, int link, int extra, int go)
 	/* out of the way of 0..4 first */
 	link = fcntl(link, F_DUPFD, 10);
 	dir_fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 10);
-	if (extra >= 0)
-		extra = fcntl(extra, F_DUPFD, 10);
+	for (unsigned i = 0; i < extra_n; i++)
+		more[i] = fcntl(extra[i], F_DUPFD, 10);
 	null = open("/dev/null", O_RDWR);
 	if (link < 0 || dir_fd < 0 || null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(link, ROLE_LINK_FD) < 0)
 		_exit(125);
-	if (extra >= 0 && dup2(extra, ROLE_LINK_FD + 1) < 0)
-		_exit(125);
+	for (unsigned i = 0; i < extra_n; i++)
+		if (more[i] < 0 || dup2(more[i], ROLE_LINK_FD + 1 + (int)i) < 0)
+			_exit(125);
 	for (int s = 1; s < 65; s++)
 		signal(s, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	/* everything behind the handed descriptors but dir_fd, which closes itself */
-	close_range(ROLE_LINK_FD + (extra >= 0 ? 2 : 1), (unsigned)dir_fd - 1, 0);
+	close_range(ROLE_LINK_FD + 1 + extra_n, (unsigned)dir_fd - 1, 0);
 	close_range((unsigned)dir_fd + 1, ~0u, 0);
 	syscall(SYS_execveat, dir_fd, rows[r].program, argv, envp, 0);
 	dprintf(2, "sallyport: cannot execute %s beside sallyport-proxy: %s\n", rows[r].program, strerror(errno));
 	_exit(126);
 }
 
-int child_spawn(enum role r, int program_dir_fd, uid_t uid, int extra_fd, struct child *out, struct err *err)
+int child_spawn(enum role r, int program_dir_fd, uid_t uid, const int *extra, unsigned extra_n, struct child *out, struct err *err)
 {
 	int link[2] = { -1, -1 }, go[2] = { -1, -1 }, pidfd = -1, ret = -1;
 	struct clone_args a = { 0 };
 	char map[64];
 	pid_t pid;
 
-	MUST(r > ROLE_SUPERVISOR && r < ROLE_ANY);
+	MUST(r > ROLE_SUPERVISOR && r < ROLE_ANY && extra_n <= CHILD_EXTRA_MAX);
 	/* a process cannot leave groups once it is in a user namespace of its own */
 	if (geteuid() == 0 && getgroups(0, NULL) != 0)
 		return err_set(err, EPERM, "the %s would keep root's supplementary groups (confine_drop_groups comes first)", rows[r].title);
@@ -119,7 +120,7 @@ int child_spawn(enum role r, int program_dir_fd, uid_t uid, int extra_fd, struct
 	}
 	if (pid == 0) {
 		close(go[1]);
-		child_main(r, program_dir_fd, link[1], extra_fd, go[0]);
+		child_main(r, program_dir_fd, link[1], extra, extra_n, go[0]);
 	}
 	snprintf(map, sizeof(map), "0 %u 1\n", (unsigned)(geteuid() == 0 ? uid : geteuid()));
 	ret = 0;

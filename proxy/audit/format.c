@@ -161,6 +161,14 @@ static void opt(struct jsonw *w, const char *key, const struct fields *f, enum r
 		jsonw_kstr(w, key, f->s[t]);
 }
 
+static void put_if(struct jsonw *w, const char *key, const struct fields *f, enum record_tag t)
+{
+	if (f->u[t] == 0)
+		return;
+	jsonw_key(w, key);
+	jsonw_bool(w, true);
+}
+
 static void optu(struct jsonw *w, const char *key, const struct fields *f, enum record_tag t)
 {
 	if (f->has[t])
@@ -275,6 +283,19 @@ static void upstream_tls(struct jsonw *w, const struct fields *f)
 	jsonw_close(w, '}');
 }
 
+static void websocket(struct jsonw *w, const struct fields *f)
+{
+	if (!f->has[REC_WS_CLOSE])
+		return;
+	jsonw_kopen(w, "websocket", '{');
+	optu(w, "close_code", f, REC_WS_CLOSE);
+	opt(w, "closed_by", f, REC_WS_CLOSED_BY);
+	opt(w, "subprotocol", f, REC_WS_PROTOCOL);
+	optu(w, "messages_in", f, REC_WS_MESSAGES_IN);
+	optu(w, "messages_out", f, REC_WS_MESSAGES_OUT);
+	jsonw_close(w, '}');
+}
+
 static void traffic(struct jsonw *w, const struct fields *f)
 {
 	if (!f->has[REC_BYTES_IN] && !f->has[REC_BYTES_OUT])
@@ -365,8 +386,11 @@ static void ours(struct jsonw *w, const struct record_context *c, enum kind k, c
 	opt(w, "client_protocol", f, REC_CLIENT_PROTOCOL);
 	opt(w, "upstream_protocol", f, REC_UPSTREAM_PROTOCOL);
 	upstream_tls(w, f);
+	websocket(w, f);
 	opt(w, "identity", f, REC_IDENTITY);
 	optu(w, "scrubbed", f, REC_SCRUBBED);
+	put_if(w, "boundary", f, REC_BOUNDARY);
+	put_if(w, "observed", f, REC_OBSERVED);
 	opt(w, "upstream_proxy", f, REC_UPSTREAM_PROXY);
 	opt(w, "vetted_by", f, REC_VETTED_BY);
 	if (f->u[REC_UNREAD] != 0) {

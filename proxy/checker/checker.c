@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks one table and ends. It is thrown away afterwards: whatever a crafted file does to it, all it can say is a digest
- * and a signer (64 octets on its link; the signer is zeros when there is none), or nothing, and nothing is a refusal.
+ * Checks one table, and whether it lies within a boundary's, if there is one, and ends. It is thrown away afterwards:
+ * whatever a crafted file does to it, all it can say is a digest and a signer (64 octets on its link; the signer is zeros
+ * when there is none), a longer text about what goes beyond the boundary, or nothing; all but the digest are refusals.
  */
 #include <openssl/crypto.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "../../common/policy/sandbox_spec.h"
 #include "../../common/policy/signature.h"
+#include "../../common/policy/within.h"
 #include "../../common/sys/child.h"
 #include "../../common/sys/confine.h"
 #include "../../common/sys/log.h"
 #include "../roles.h"
+
+#define TEXT_MAX 1100
 
 static bool load_all(void *arg, const struct dest *d)
 {
@@ -30,16 +36,51 @@ static bool load_all(void *arg, const struct dest *d)
 	return true;
 }
 
-int checker_main(int fd)
+/* Checks the table in fd. 0, with its digest and its signer, or -1. */
+static int check(int fd, struct table **t, uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN])
 {
-	struct confine c = { .dir_fd = -1 };
+	static struct sandbox_spec spec; /* large */
 	struct err err = ERR_INIT;
 	struct stat st;
-	static struct sandbox_spec spec; /* large */
-	struct table *t;
-	uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN];
 	unsigned n = 0;
 	void *map;
+
+	if (fstat(fd, &st) != 0 || (map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
+		return -1;
+	/* the signature before anything else: then it is not a stranger's octets that are walked over */
+	if (signature_check(map, (size_t)st.st_size, said + TABLE_DIGEST_LEN, &err) < 0 || table_check(map, (size_t)st.st_size, said, &err) < 0 || table_open(t, fd, &err) < 0) {
+		log_error("%s", err.text);
+		return -1;
+	}
+	if (!table_dest_each(*t, load_all, &n) || !sandbox_spec_load(*t, &spec)) {
+		log_error("the table is damaged: a destination or the sandbox section");
+		return -1;
+	}
+	return 0;
+}
+
+struct words {
+	char text[TEXT_MAX];
+	size_t n, begin;
+};
+
+static void say(void *arg, struct str source, const char *text)
+{
+	struct words *w = arg;
+	int n = snprintf(w->text + w->n, sizeof(w->text) - w->n, "%s%.*s%s%s", w->n > w->begin ? "; " : "", (int)(source.n > 200 ? 200 : source.n), source.n ? source.p : "", source.n ? ": " : "", text);
+
+	if (n > 0)
+		w->n = w->n + (size_t)n < sizeof(w->text) ? w->n + (size_t)n : sizeof(w->text) - 1;
+}
+
+int checker_main(int fd)
+{
+	static struct words w = { .text = "the policy goes beyond the boundary: " };
+	struct confine c = { .dir_fd = -1 };
+	struct err err = ERR_INIT;
+	uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN], other[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN];
+	struct table *t, *boundary;
+	struct stat st;
 
 	log_title("checker");
 	/* the digest must not look for a configuration file behind the walls */
@@ -49,16 +90,14 @@ int checker_main(int fd)
 		log_error("cannot confine itself: %s", err.text);
 		return 1;
 	}
-	if (fstat(fd, &st) != 0 || (map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
+	if (check(fd, &t, said) < 0)
 		return 1;
-	/* the signature before anything else: then it is not a stranger's octets that are walked over */
-	if (signature_check(map, (size_t)st.st_size, said + TABLE_DIGEST_LEN, &err) < 0 || table_check(map, (size_t)st.st_size, said, &err) < 0 || table_open(&t, fd, &err) < 0) {
-		log_error("%s", err.text);
-		return 1;
-	}
-	if (!table_dest_each(t, load_all, &n) || !sandbox_spec_load(t, &spec)) {
-		log_error("the table is damaged: a destination or the sandbox section");
-		return 1;
+	if (fstat(fd + 1, &st) == 0) { /* a boundary came with it */
+		if (check(fd + 1, &boundary, other) < 0)
+			return 1;
+		w.n = w.begin = strlen(w.text);
+		if (table_within(t, boundary, say, &w) > 0)
+			return write(ROLE_LINK_FD, w.text, w.n) < 0 ? 1 : 2;
 	}
 	return write(ROLE_LINK_FD, said, sizeof(said)) == (ssize_t)sizeof(said) ? 0 : 1;
 }

@@ -25,14 +25,35 @@ static bool next_element(struct str *list, struct str *element)
 
 static enum coding named(struct str name)
 {
-	static const struct { const char *name; enum coding coding; } rows[] = {
-		{ "identity", CODING_NONE }, { "gzip", CODING_GZIP }, { "x-gzip", CODING_GZIP }, { "deflate", CODING_DEFLATE }, { "br", CODING_BR }, { "zstd", CODING_ZSTD },
+	static const struct {
+		const char *name;
+		enum coding coding;
+	} rows[] = {
+		{ "identity", CODING_NONE },
+		{ "gzip", CODING_GZIP },
+		{ "x-gzip", CODING_GZIP },
+		{ "deflate", CODING_DEFLATE },
+		{ "br", CODING_BR },
+		{ "zstd", CODING_ZSTD },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (str_ieq(name, str_of(rows[i].name)))
 			return rows[i].coding;
 	return CODING_UNKNOWN;
+}
+
+/* Codings inside of the content, which we do not take off. */
+static void narrow_inner(struct http_fields *fs)
+{
+	struct str grpc = STR("grpc-accept-encoding");
+	bool asked = http_fields_find_name(fs, grpc) != NULL;
+
+	http_fields_drop_like(fs, grpc);
+	http_fields_drop_like(fs, STR("Connect-Accept-Encoding"));
+	http_fields_drop_like(fs, STR("A-IM")); /* RFC 3229: differences, also compressed */
+	if (asked)
+		http_fields_add(fs, grpc, STR("identity"), HF_OTHER);
 }
 
 void coding_narrow(struct arena *a, struct http_request *r, bool injects)
@@ -43,6 +64,7 @@ void coding_narrow(struct arena *a, struct http_request *r, bool injects)
 	bool asked = false;
 	char *kept;
 
+	narrow_inner(fs);
 	for (unsigned i = 0; i < fs->n; i++) {
 		struct http_field *f = &fs->f[i];
 

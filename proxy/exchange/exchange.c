@@ -7,8 +7,11 @@
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "coding.h"
+#include "credential.h"
 #include "inject.h"
+#include "limit.h"
 #include "rpc.h"
+#include "websocket.h"
 
 /*
  * X_ANSWERING: refused, and recorded so; the content, which may be a call of JSON-RPC or GraphQL, is still read, so that the
@@ -43,6 +46,7 @@ struct exchange *exchange_new(struct loop *l, const struct exchange_host *host, 
 	x->ident = ident;
 	x->table = table;
 	x->generation = generation;
+	host->equip(host_arg, x);
 	x->slot = INFLIGHT_NO_SLOT;
 	x->start_ms = clock_wall_ms();
 	x->start_us = clock_mono_us();
@@ -62,7 +66,8 @@ static void free_deferred(void *arg)
 	decode_free(x->decode);
 	buf_fini_secret(&x->coded);
 	buf_fini(&x->call);
-	buf_fini(&x->content_held);
+	buf_fini_secret(&x->content_held);
+	credential_free(x);
 	free(x);
 }
 
@@ -93,10 +98,15 @@ static struct str version_text(enum http_version v)
 	}
 }
 
+struct str exchange_method(const struct exchange *x) { return x->req.upgrade_websocket ? STR("WEBSOCKET") : x->req.method; }
+
+static bool is_open(const struct exchange *x) { return x != NULL && x->ws != NULL && x->ws->open; }
+
 static void write_record(struct exchange *x)
 {
 	struct buf b = { 0 };
 	const struct exchange_ident *id = x->ident;
+	uint64_t hits;
 
 	if (x->recorded)
 		return;
@@ -109,7 +119,7 @@ static void write_record(struct exchange *x)
 	if (x->code != REFUSAL_NONE)
 		record_s(&b, REC_CODE, str_of(refusal_text(x->code)));
 	record_s(&b, REC_REASON, str_of(x->reason));
-	record_s(&b, REC_METHOD, x->req.method);
+	record_s(&b, REC_METHOD, exchange_method(x));
 	if (x->scheme != SCHEME_NONE)
 		record_s(&b, REC_SCHEME, x->scheme == SCHEME_HTTP ? STR("http") : STR("https"));
 	if (x->chost.len > 0)
@@ -135,6 +145,10 @@ static void write_record(struct exchange *x)
 	}
 	record_s(&b, REC_RULE, x->decision.rule);
 	record_s(&b, REC_SOURCE, x->decision.source);
+	if (x->decision.by_boundary)
+		record_u(&b, REC_BOUNDARY, 1);
+	if (x->observed)
+		record_u(&b, REC_OBSERVED, 1);
 	for (unsigned i = 0; i < x->secret_n; i++)
 		record_s(&b, REC_SECRET, x->secret_names[i]);
 	record_u(&b, REC_BYTES_IN, x->content_in);
@@ -165,9 +179,12 @@ static void write_record(struct exchange *x)
 		record_u(&b, REC_T_SECRET_US, x->secret_us);
 	if (x->first_byte_us)
 		record_u(&b, REC_T_FIRST_BYTE_US, x->first_byte_us);
-	if (x->scrub_hits + (x->scrub_on ? x->scrub.hits : 0))
-		record_u(&b, REC_SCRUBBED, x->scrub_hits + (x->scrub_on ? x->scrub.hits : 0));
+	hits = x->scrub_hits + (x->scrub_on ? x->scrub.hits : 0) + (x->ws != NULL ? x->ws->down.hits : 0);
+	if (hits > 0)
+		record_u(&b, REC_SCRUBBED, hits);
 	record_s(&b, REC_IDENTITY, STR("listener"));
+	if (x->ws != NULL)
+		websocket_record(x, &b);
 	x->host->record(x->host_arg, x, &b);
 	buf_fini(&b);
 }
@@ -183,6 +200,9 @@ static void finish(struct exchange *x, bool reusable)
 	x->state = X_OVER;
 	leave_upstream(x, x->upstream_reusable);
 	write_record(x);
+	limit_leave(x);
+	if (x->ws != NULL)
+		websocket_free(x);
 	if (x->scrub_ref != NULL)
 		x->host->scrub_done(x->host_arg, x->scrub_ref);
 	x->scrub_ref = NULL;
@@ -238,17 +258,20 @@ static void answer(struct exchange *x, const char *text)
 	methods[n] = NULL;
 	r.reason = str_of(text);
 	r.host = str_mk(x->chost.text, x->chost.len);
-	r.method = x->req.method;
+	r.method = exchange_method(x);
 	r.path = x->path_record.n ? x->path_record : x->req.path;
 	r.rule = x->decision.rule;
 	r.allowed = methods;
-	r.retry = refusal_status(x->code) >= 500 || x->code == REFUSAL_LIMIT_EXCEEDED ? "after" : "no";
+	r.retry = refusal_status(x->code) >= 500 || (x->code == REFUSAL_LIMIT_EXCEEDED && x->retry_after_s > 0) ? "after" : "no";
+	r.retry_after_s = x->code == REFUSAL_LIMIT_EXCEEDED ? x->retry_after_s : 0;
 	r.hint = str_of(hint_for(x->code));
 	r.request_id = str_of(x->request_id);
 	if (is_git(x))
 		r.shape = REFUSAL_GIT;
 	else if (is_grpc(x))
 		r.shape = REFUSAL_GRPC;
+	else if (rpc_connect(&x->req, &r))
+		r.shape = r.content_type.n > 0 ? REFUSAL_CONNECT_STREAM : REFUSAL_CONNECT;
 	else if (x->state == X_ANSWERING && x->request_ended)
 		rpc_shape(&x->arena, r.path, buf_str(&x->call), &r);
 	else if (buf_len(&x->content_held) > 0 && x->request_ended)
@@ -292,12 +315,20 @@ static void refuse_with(struct exchange *x, enum refusal_code code, uint16_t sta
 
 void exchange_refuse(struct exchange *x, enum refusal_code code, const char *text) { refuse_with(x, code, 0, text); }
 
+void exchange_content_refused(struct exchange *x, enum refusal_code code, const char *text)
+{
+	x->client_must_close = true;
+	x->upstream_reusable = false;
+	leave_upstream(x, false);
+	refuse_with(x, code, 0, text);
+}
+
 void exchange_malformed(struct exchange *x, const struct http_fault *f)
 {
 	char text[200];
-	enum refusal_code code = strcmp(f->code, "too_large") == 0 ? REFUSAL_TOO_LARGE : REFUSAL_MALFORMED_REQUEST;
+	enum refusal_code code = strcmp(f->code, "too_large") == 0 ? REFUSAL_TOO_LARGE : strcmp(f->code, "limit_exceeded") == 0 ? REFUSAL_LIMIT_EXCEEDED : REFUSAL_MALFORMED_REQUEST;
 
-	snprintf(text, sizeof(text), "the request is refused as %s: %s", code == REFUSAL_TOO_LARGE ? "too large" : "malformed", f->reason);
+	snprintf(text, sizeof(text), "the request is refused as %s: %s", code == REFUSAL_TOO_LARGE ? "too large" : code == REFUSAL_LIMIT_EXCEEDED ? "one too many" : "malformed", f->reason);
 	snprintf(x->reason, sizeof(x->reason), "%s", f->reason);
 	x->client_must_close = true;
 	if (x->slot == INFLIGHT_NO_SLOT) {
@@ -442,30 +473,35 @@ static bool canonical_path(struct exchange *x)
 
 static void refuse_decision(struct exchange *x)
 {
+	const char *whose = x->decision.by_boundary ? "the boundary of this sandbox" : "this sandbox's policy";
+	struct str method = exchange_method(x);
 	char text[400];
 
 	switch (x->decision.why) {
 	case DECIDE_NO_DESTINATION:
-		snprintf(text, sizeof(text), "no destination of this sandbox's policy is %s on port %u", x->chost.text, x->port);
+		snprintf(text, sizeof(text), "no destination of %s is %s on port %u", whose, x->chost.text, x->port);
 		exchange_refuse(x, REFUSAL_DESTINATION_DENIED, text);
 		return;
 	case DECIDE_DENY_RULE:
-		exchange_refuse(x, REFUSAL_POLICY_DENIED, "a deny rule of this sandbox's policy covers the request");
+		snprintf(text, sizeof(text), "a deny rule of %s covers the request", whose);
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, text);
 		return;
 	case DECIDE_CONTENT:
-		exchange_refuse(x, REFUSAL_POLICY_DENIED, "the rule that would allow the request does not allow it to carry content");
+		exchange_refuse(x, REFUSAL_POLICY_DENIED, x->decision.by_boundary ? "the rule of the boundary that would allow the request does not allow it to carry content" : "the rule that would allow the request does not allow it to carry content");
 		return;
 	case DECIDE_DAMAGED:
 		exchange_refuse(x, REFUSAL_NO_POLICY, "the policy in force could not be read");
 		return;
 	default:
-		snprintf(text, sizeof(text), "no rule of this sandbox's policy allows %.*s on this path", (int)(x->req.method.n > 32 ? 32 : x->req.method.n), x->req.method.p);
+		snprintf(text, sizeof(text), "no rule of %s allows %.*s on this path", whose, (int)(method.n > 32 ? 32 : method.n), method.p);
 		exchange_refuse(x, REFUSAL_POLICY_DENIED, text);
 		return;
 	}
 }
 
 static void go_secrets(struct exchange *x);
+static void hold(struct exchange *x);
+static void await_content(struct exchange *x);
 
 /*
  * B06: frameworks take the method of a POST from its query. The rules decided the method of the request line, so a query
@@ -517,7 +553,7 @@ static void facts_of(const struct exchange *x, struct facts *f)
 		.scheme = x->scheme,
 		.host = str_mk(x->chost.text, x->chost.len),
 		.port = x->port,
-		.method = x->req.upgrade_websocket ? STR("WEBSOCKET") : x->req.method,
+		.method = exchange_method(x),
 		.path = x->path_match,
 		.query = x->req.query,
 		.has_query = x->req.has_query,
@@ -525,8 +561,12 @@ static void facts_of(const struct exchange *x, struct facts *f)
 		.now_s = x->start_ms / 1000,
 		.field = field_at,
 		.field_arg = &x->req.fields,
+		.used = limit_used,
+		.used_arg = x,
 	};
 }
+
+void exchange_facts(const struct exchange *x, struct facts *f) { facts_of(x, f); }
 
 /* A push that cannot pass is refused where it begins, before git has packed anything: GET .../info/refs?service=git-receive-pack. */
 static bool push_in_vain(struct exchange *x, const struct facts *asked)
@@ -567,21 +607,62 @@ static void too_large(struct exchange *x)
 {
 	char text[120];
 
-	snprintf(text, sizeof(text), "requests to this destination may have %llu octets of content", (unsigned long long)x->dest.limits.request_body);
+	snprintf(text, sizeof(text), "requests to this destination may have %llu octets of content", (unsigned long long)x->limits.request_body);
 	snprintf(x->reason, sizeof(x->reason), "request_body");
 	x->client_must_close = true;
 	leave_upstream(x, false); /* which may have seen a part of it: never taken for the whole */
 	refuse_with(x, REFUSAL_TOO_LARGE, 413, text);
 }
 
+/*
+ * `mode: observe`: a request that only lacks an allow rule, on a host that is listed, passes and is marked. Denies, limits,
+ * addresses and the boundary hold, and nothing is injected. False: it is refused, or (its state tells) its content is
+ * awaited, which a deny rule has to see.
+ */
+static bool observes(struct exchange *x, const struct facts *f)
+{
+	struct decision b = { 0 };
+
+	if (!x->observe || x->decision.why != DECIDE_NO_RULE || x->decision.by_boundary || !x->has_dest || f->now_s >= table_observe_until(x->table))
+		return false;
+	if (x->decision.deny_need != BODY_NEED_NOTHING && f->content == NULL && !x->request_ended) {
+		x->decision.need = x->decision.deny_need;
+		hold(x);
+		return false;
+	}
+	if (!decide_boundary(x->table, f, &b)) {
+		x->decision = b;
+		return false;
+	}
+	x->observed = true;
+	x->decision.verdict = VERDICT_ALLOW;
+	x->decision.allowed_n = 0;
+	x->decision.rule_no = UINT32_MAX;
+	x->decision.boundary_rule_no = b.rule_no;
+	return true;
+}
+
+static void over_limit(struct exchange *x, const struct limit_hit *hit)
+{
+	snprintf(x->reason, sizeof(x->reason), "%s", hit->which);
+	x->retry_after_s = hit->retry_after_s;
+	x->client_must_close = x->client_must_close || ((x->state == X_SENDING || x->state == X_HOLDING) && !x->request_ended);
+	leave_upstream(x, false);
+	x->upstream_reusable = false;
+	refuse_with(x, REFUSAL_LIMIT_EXCEEDED, 0, hit->text);
+}
+
 /* Policy has spoken; what else there is to say of the head comes behind it. */
 static void decided(struct exchange *x, const struct facts *f)
 {
-	if (x->decision.verdict != VERDICT_ALLOW) {
-		refuse_decision(x);
+	struct limit_hit hit;
+
+	if (x->decision.verdict != VERDICT_ALLOW && !observes(x, f)) {
+		if (x->state != X_HOLDING || f->content != NULL)
+			refuse_decision(x);
 		return;
 	}
-	if (x->dest.limits.request_body != 0 && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > x->dest.limits.request_body) {
+	if (x->limits.request_body != 0 && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > x->limits.request_body) {
 		too_large(x);
 		return;
 	}
@@ -596,8 +677,26 @@ static void decided(struct exchange *x, const struct facts *f)
 		exchange_refuse(x, REFUSAL_POLICY_DENIED, "TRACE is never forwarded");
 		return;
 	}
-	if (x->req.upgrade_websocket) {
-		exchange_refuse(x, REFUSAL_POLICY_DENIED, "WebSocket is not supported by this version of the gateway");
+	if (x->ws != NULL && !websocket_allowed(x)) {
+		exchange_refuse(x, REFUSAL_LIMIT_EXCEEDED, "this sandbox has as many open WebSockets as it may have");
+		return;
+	}
+	if (!limit_admit(x, &hit)) {
+		over_limit(x, &hit);
+		return;
+	}
+	if (x->limits.request_body != 0 && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > x->limits.request_body) { /* the rule's own may be less */
+		too_large(x);
+		return;
+	}
+	if (buf_len(&x->content_held) > 0 && !limit_octets(x, true, buf_len(&x->content_held), &hit)) {
+		over_limit(x, &hit);
+		return;
+	}
+	if (!credential_allowed(x))
+		return;
+	if (credential_wants_content(x)) {
+		await_content(x);
 		return;
 	}
 	x->state = X_SECRETS;
@@ -611,14 +710,8 @@ static void too_much_to_hold(struct exchange *x)
 	refuse_with(x, REFUSAL_TOO_LARGE, 413, "a rule of this sandbox's policy looks at the content, and there is more of it than can be looked at");
 }
 
-/* The content is asked for and collected, as much as the decision needs. */
-static void hold(struct exchange *x)
+static void collect(struct exchange *x)
 {
-	x->need = x->decision.need;
-	if (x->need == BODY_NEED_ALL && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > BODY_HELD_MAX) {
-		too_much_to_hold(x);
-		return;
-	}
 	x->state = X_HOLDING;
 	x->phase_ms = loop_now_ms(x->loop);
 	if (x->req.expect_continue) { /* the origin is not asked before the content is known, so that its word cannot be waited for */
@@ -626,6 +719,26 @@ static void hold(struct exchange *x)
 		x->client->ops->interim(x->client, NULL);
 	}
 	x->client->ops->resume(x->client);
+}
+
+/* The content is asked for and collected, as much as the decision needs. */
+static void hold(struct exchange *x)
+{
+	x->need = x->decision.need;
+	if (x->need == BODY_NEED_ALL && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > BODY_HELD_MAX)
+		too_much_to_hold(x);
+	else
+		collect(x);
+}
+
+/* The decision is made; what is injected hangs on the content. */
+static void await_content(struct exchange *x)
+{
+	x->awaits_content = true;
+	if (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > CREDENTIAL_CONTENT_MAX)
+		too_much_to_hold(x);
+	else
+		collect(x);
 }
 
 /* Enough of the content is there: the request is decided, from the start. */
@@ -643,6 +756,11 @@ static void look(struct exchange *x)
 static void hold_data(struct exchange *x, const uint8_t *p, size_t n)
 {
 	buf_add(&x->content_held, p, n);
+	if (x->awaits_content) {
+		if (buf_len(&x->content_held) > CREDENTIAL_CONTENT_MAX)
+			too_much_to_hold(x);
+		return;
+	}
 	if (buf_len(&x->content_held) > BODY_HELD_MAX && !body_enough(x->need, buf_str(&x->content_held)))
 		too_much_to_hold(x);
 	else if (body_enough(x->need, buf_str(&x->content_held)))
@@ -673,6 +791,8 @@ void exchange_start(struct exchange *x)
 		return;
 	}
 	x->has_dest = found == 1;
+	if (x->has_dest)
+		x->limits = x->dest.limits;
 	if (!canonical_path(x))
 		return;
 	if (!http_request_strip(&x->req, &fault)) {
@@ -681,6 +801,16 @@ void exchange_start(struct exchange *x)
 	}
 	if (loops(&x->req)) {
 		malformed(x, "via_loop");
+		return;
+	}
+	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
+		exchange_malformed(x, &fault);
+		return;
+	}
+	if (!credential_trip(x))
+		return;
+	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
+		exchange_malformed(x, &fault);
 		return;
 	}
 	facts_of(x, &f);
@@ -694,7 +824,7 @@ void exchange_start(struct exchange *x)
 
 static void ask_upstream(struct exchange *x)
 {
-	struct upstream_want w = { .dest = &x->dest, .scheme = x->scheme, .host = str_mk(x->chost.text, x->chost.len), .port = x->port, .fresh = x->retried };
+	struct upstream_want w = { .dest = &x->dest, .scheme = x->scheme, .host = str_mk(x->chost.text, x->chost.len), .port = x->port, .fresh = x->retried, .websocket = x->ws != NULL };
 
 	x->state = X_UPSTREAM;
 	x->waiting_upstream = true;
@@ -706,14 +836,10 @@ static void go_secrets(struct exchange *x)
 {
 	struct inject in;
 	struct str value, cause;
-	unsigned n = x->dest.has_inject ? dest_inject_count(&x->dest) : 0;
-	bool wait = false;
+	bool wait = false, any = false;
 
-	for (unsigned i = 0; i < n; i++) {
-		if (!dest_inject(&x->dest, i, &in)) {
-			exchange_refuse(x, REFUSAL_NO_POLICY, "the policy in force could not be read");
-			return;
-		}
+	for (unsigned i = 0; credential_next(x, &i, &in) > 0;) {
+		any = true;
 		switch (x->host->secret(x->host_arg, x, &x->dest, &in, &value, &cause)) {
 		case SECRET_READY:
 			break;
@@ -728,7 +854,7 @@ static void go_secrets(struct exchange *x)
 	}
 	if (wait)
 		return;
-	if (n > 0)
+	if (any)
 		x->secret_us = clock_mono_us() - x->start_us;
 	ask_upstream(x);
 }
@@ -739,35 +865,29 @@ void exchange_secrets_changed(struct exchange *x)
 		go_secrets(x);
 }
 
-/* Puts the credentials into the head. Values are only looked up now, so that none lies around while a connection is made. */
-static enum secret_state inject_all(struct exchange *x)
+static void send_content(struct exchange *x, const uint8_t *p, size_t n)
 {
-	enum secret_state s;
-	unsigned n = x->dest.has_inject ? dest_inject_count(&x->dest) : 0;
-	struct inject in;
-	struct str value, cause;
+	x->request_sent_any = true;
+	if (x->up != NULL && credential_content(x, &p, &n) && n > 0)
+		x->up->ops->data(x->up, p, n);
+}
 
-	if (n == 0)
-		return SECRET_READY;
-	inject_prepare(&x->req);
-	x->secret_n = 0;
-	for (unsigned i = 0; i < n; i++) {
-		if (!dest_inject(&x->dest, i, &in))
-			return SECRET_UNAVAILABLE;
-		s = x->host->secret(x->host_arg, x, &x->dest, &in, &value, &cause);
-		if (s != SECRET_READY)
-			return s;
-		if (!inject_apply(&x->arena, &x->req, &in, value))
-			return SECRET_UNAVAILABLE;
-		if (x->secret_n < sizeof(x->secret_names) / sizeof(x->secret_names[0]))
-			x->secret_names[x->secret_n++] = in.secret_name;
-	}
-	return SECRET_READY;
+/* What was held back in the belief that a placeholder begins. */
+static void send_rest(struct exchange *x)
+{
+	const uint8_t *p;
+	size_t n;
+
+	credential_content_end(x, &p, &n);
+	if (n > 0)
+		x->up->ops->data(x->up, p, n);
 }
 
 void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const struct upstream_facts *facts)
 {
 	char host[CANON_HOST_MAX + 16];
+	enum refusal_code code;
+	struct str cause;
 	bool v6 = x->chost.ip.family == 6, def = x->port == (x->scheme == SCHEME_HTTPS ? 443 : 80);
 
 	x->waiting_upstream = false;
@@ -782,14 +902,18 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 		}
 	}
 	if (x->scrub_on)
-		coding_narrow(&x->arena, &x->req, x->dest.has_inject);
+		coding_narrow(&x->arena, &x->req, credential_goes_out(x));
 	if (facts->version != HTTP_V_2 && is_grpc(x)) { /* I13: its trailers, which carry the outcome, would be lost */
 		leave_upstream(x, true);
 		snprintf(x->reason, sizeof(x->reason), "grpc_needs_h2");
 		exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, "gRPC needs HTTP/2, and this upstream speaks HTTP/1.1 only");
 		return;
 	}
-	switch (inject_all(x)) {
+	snprintf(host, sizeof(host), v6 ? "[%s]" : "%s", x->chost.text);
+	if (!def)
+		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":%u", x->port);
+	/* values are only looked up now, so that none lies around while a connection is made */
+	switch (credential_head(x, str_of(host), &cause, &code)) {
 	case SECRET_READY:
 		break;
 	case SECRET_WAIT: /* it expired while the connection was made: that one goes back untouched */
@@ -797,27 +921,33 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 		x->state = X_SECRETS;
 		return;
 	default:
-		exchange_refuse(x, REFUSAL_CREDENTIAL_UNAVAILABLE, SECRET_WAIT_REASON);
+		leave_upstream(x, true); /* untouched */
+		if (x->reason[0] == 0)
+			snprintf(x->reason, sizeof(x->reason), "%.*s", (int)cause.n, cause.n ? cause.p : "");
+		exchange_refuse(x, code, code == REFUSAL_CREDENTIAL_UNAVAILABLE ? SECRET_WAIT_REASON : "the content carries a placeholder that must not go there");
 		return;
 	}
 	x->state = X_SENDING;
-	snprintf(host, sizeof(host), v6 ? "[%s]" : "%s", x->chost.text);
-	if (!def)
-		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":%u", x->port);
 	/* who wants to be asked first is asked by the origin itself: it may refuse before any content is sent (UA02) */
 	x->awaits_continue = x->req.expect_continue && !x->request_ended && !x->request_sent_any;
 	x->phase_ms = loop_now_ms(x->loop);
 	if (x->awaits_continue && http_fields_find_name(&x->req.fields, STR("Expect")) == NULL)
 		http_fields_add(&x->req.fields, STR("Expect"), STR("100-continue"), HF_OTHER);
 	u->ops->head(u, &x->req, str_of(host), x->target_wire, x->req.framing, x->req.content_length);
-	if (buf_len(&x->content_held) > 0) {
+	if (buf_len(&x->content_held) > 0 && x->request_ended) { /* looked at, and filled, with the head */
 		x->request_sent_any = true;
 		u->ops->data(u, buf_data(&x->content_held), buf_len(&x->content_held));
+		buf_fini_secret(&x->content_held);
+	} else if (buf_len(&x->content_held) > 0) {
+		send_content(x, buf_data(&x->content_held), buf_len(&x->content_held));
 		buf_clear(&x->content_held);
+		if (x->finished)
+			return;
 	}
 	if (x->request_ended) {
 		x->sent_ms = loop_now_ms(x->loop);
-		u->ops->end(u, NULL);
+		if (x->ws == NULL) /* frames may follow the answer */
+			u->ops->end(u, NULL);
 		return;
 	}
 	x->client->ops->resume(x->client);
@@ -880,7 +1010,7 @@ static void over(struct exchange *x, enum refusal_code code, uint16_t status, co
 /* The destination's times; those of the gateway itself are its connections'. True: the exchange is over. */
 static bool timed_out(struct exchange *x)
 {
-	const struct dest_limits *lim = &x->dest.limits;
+	const struct dest_limits *lim = &x->limits;
 	uint64_t now = loop_now_ms(x->loop);
 	const char *which = NULL;
 
@@ -898,12 +1028,21 @@ static bool timed_out(struct exchange *x)
 	return true;
 }
 
-uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise) { return x != NULL && x->has_dest && x->dest.limits.idle_ms != 0 ? x->dest.limits.idle_ms : otherwise; }
+uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise)
+{
+	if (is_open(x))
+		return websocket_idle_ms(x);
+	return x != NULL && x->has_dest && x->limits.idle_ms != 0 ? x->limits.idle_ms : otherwise;
+}
 
 void exchange_tick(struct exchange *x)
 {
 	uint64_t waited = loop_now_ms(x->loop) - x->phase_ms;
 
+	if (is_open(x)) {
+		websocket_tick(x);
+		return;
+	}
 	if (timed_out(x))
 		return;
 
@@ -919,6 +1058,12 @@ void exchange_tick(struct exchange *x)
 
 void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
 {
+	struct limit_hit hit;
+
+	if (is_open(x)) {
+		websocket_up(x, p, n);
+		return;
+	}
 	x->awaits_continue = false; /* it would not wait any longer */
 	if (x->state == X_ANSWERING) {
 		if (buf_len(&x->call) + n > RPC_CONTENT_MAX)
@@ -929,17 +1074,20 @@ void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n)
 	}
 	x->content_in += n;
 	x->active_ms = loop_now_ms(x->loop);
-	if (x->dest.limits.request_body != 0 && x->content_in > x->dest.limits.request_body) {
+	if (x->limits.request_body != 0 && x->content_in > x->limits.request_body) {
 		too_large(x);
 		return;
 	}
-	if (x->state == X_HOLDING) {
+	if (x->state == X_HOLDING && !x->awaits_content) { /* counted when it is decided */
 		hold_data(x, p, n);
 		return;
 	}
-	x->request_sent_any = true;
-	if (x->up != NULL)
-		x->up->ops->data(x->up, p, n);
+	if (!limit_octets(x, true, n, &hit))
+		over_limit(x, &hit);
+	else if (x->state == X_HOLDING)
+		hold_data(x, p, n);
+	else
+		send_content(x, p, n);
 }
 
 void exchange_request_end(struct exchange *x, struct http_fields *trailer)
@@ -952,12 +1100,19 @@ void exchange_request_end(struct exchange *x, struct http_fields *trailer)
 		return;
 	}
 	x->sent_ms = loop_now_ms(x->loop);
+	if (x->state == X_HOLDING && x->awaits_content) {
+		x->state = X_SECRETS;
+		go_secrets(x);
+		return;
+	}
 	if (x->state == X_HOLDING) {
 		look(x);
 		return;
 	}
+	if (x->up != NULL)
+		send_rest(x);
 	if (trailer != NULL)
-		inject_prepare_trailer(trailer, &x->dest);
+		credential_trailer(x, trailer);
 	if (x->up != NULL)
 		x->up->ops->end(x->up, trailer);
 	if (x->response_ended)
@@ -982,7 +1137,7 @@ void exchange_client_gone(struct exchange *x)
 {
 	if (x->finished)
 		return;
-	if (!x->response_ended && !x->recorded) {
+	if (!x->response_ended && !x->recorded && !websocket_waved(x, true)) {
 		x->code = REFUSAL_CLIENT_CLOSED;
 		if (x->reason[0] == 0)
 			snprintf(x->reason, sizeof(x->reason), "the client closed the connection");
@@ -994,30 +1149,6 @@ void exchange_client_gone(struct exchange *x)
 
 static bool coded_some(struct exchange *x, const uint8_t *p, size_t n);
 static void end_response(struct exchange *x, const struct http_fields *trailer);
-/* The request that began it, decided again. */
-static bool still_allowed(const struct exchange *x, const struct table *t)
-{
-	struct decision again;
-	struct facts f;
-	struct dest d;
-
-	facts_of(x, &f);
-	f.now_s = clock_wall_ms() / 1000;
-	if (table_find(t, x->scheme, f.host, f.port, &d) != 1)
-		return false;
-	decide(t, &d, &f, &again);
-	return again.verdict == VERDICT_ALLOW;
-}
-
-void exchange_policy_changed(struct exchange *x, const struct table *t)
-{
-	if (!x->endless || x->finished || x->client == NULL || still_allowed(x, t))
-		return;
-	snprintf(x->reason, sizeof(x->reason), "policy_changed");
-	leave_upstream(x, false);
-	x->upstream_reusable = false;
-	refuse_with(x, REFUSAL_POLICY_DENIED, 0, "this sandbox's policy was replaced by one that does not allow it");
-}
 
 void exchange_client_drained(struct exchange *x)
 {
@@ -1027,6 +1158,7 @@ void exchange_client_drained(struct exchange *x)
 		return;
 	if (buf_len(&waiting) > 0 || x->decode_more) {
 		x->coded = (struct buf){ 0 };
+		x->active_ms = loop_now_ms(x->loop);
 		coded_some(x, buf_data(&waiting), buf_len(&waiting));
 		buf_fini_secret(&waiting);
 		if (x->finished || x->client == NULL || buf_len(&x->coded) > 0 || x->decode_more)
@@ -1109,11 +1241,13 @@ static bool decode_begin(struct exchange *x, struct http_response *r, enum http_
 void exchange_response_head(struct exchange *x, struct http_response *r)
 {
 	enum http_framing framing = r->framing;
+	struct limit_hit hit;
 
+	if (x->ws != NULL && websocket_head(x, r))
+		return;
 	if (r->status < 200) {
 		if (r->status == 101 || ++x->interim > INTERIM_MAX) {
-			leave_upstream(x, false);
-			exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, r->status == 101 ? "the upstream switched protocols unasked" : "the upstream sent too many interim responses");
+			exchange_upstream_broken(x, r->status == 101 ? "the upstream switched protocols unasked" : "the upstream sent too many interim responses");
 			return;
 		}
 		if (r->status == 100) {
@@ -1125,6 +1259,11 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 		return;
 	}
 	x->awaits_continue = false;
+	if (x->scrub_on && x->dest.has_inject && rpc_compressed(r)) {
+		snprintf(x->reason, sizeof(x->reason), "compressed_messages");
+		exchange_upstream_broken(x, "the upstream compresses its messages although it was not told that it may: a credential in them could not be found");
+		return;
+	}
 	http_response_strip(r);
 	x->first_byte_us = clock_mono_us() - x->start_us;
 	x->status = r->status;
@@ -1140,8 +1279,12 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 		framing = HTTP_BODY_CLOSE;
 	if (framing == HTTP_BODY_CLOSE)
 		x->client_must_close = true;
-	if (x->dest.limits.response_body != 0 && framing == HTTP_BODY_LENGTH && r->content_length > x->dest.limits.response_body && !x->resp_is_head) {
+	if (x->limits.response_body != 0 && framing == HTTP_BODY_LENGTH && r->content_length > x->limits.response_body && !x->resp_is_head) {
 		over(x, REFUSAL_TOO_LARGE, 502, "response_body");
+		return;
+	}
+	if (framing == HTTP_BODY_LENGTH && !x->resp_is_head && !limit_foresee(x, false, r->content_length, &hit)) {
+		over_limit(x, &hit);
 		return;
 	}
 	x->active_ms = loop_now_ms(x->loop);
@@ -1183,7 +1326,7 @@ static bool coded_some(struct exchange *x, const uint8_t *p, size_t n)
 			return false;
 		}
 		x->decoded += got;
-		if (x->dest.limits.response_body != 0 && x->decoded > x->dest.limits.response_body) {
+		if (x->limits.response_body != 0 && x->decoded > x->limits.response_body) {
 			over(x, REFUSAL_TOO_LARGE, 502, "response_body");
 			return false;
 		}
@@ -1198,12 +1341,22 @@ static bool coded_some(struct exchange *x, const uint8_t *p, size_t n)
 
 void exchange_response_data(struct exchange *x, uint8_t *p, size_t n)
 {
+	struct limit_hit hit;
+
 	if (x->finished || x->client == NULL)
 		return;
+	if (is_open(x)) {
+		websocket_down(x, p, n);
+		return;
+	}
 	x->active_ms = loop_now_ms(x->loop);
 	x->content_up += n;
-	if (x->dest.limits.response_body != 0 && x->content_up > x->dest.limits.response_body) {
+	if (x->limits.response_body != 0 && x->content_up > x->limits.response_body) {
 		over(x, REFUSAL_TOO_LARGE, 502, "response_body");
+		return;
+	}
+	if (!limit_octets(x, false, n, &hit)) {
+		over_limit(x, &hit);
 		return;
 	}
 	if (x->decode == NULL) {
@@ -1259,6 +1412,10 @@ void exchange_response_end(struct exchange *x, bool reusable, const struct http_
 {
 	if (x->finished || x->response_ended || x->end_due)
 		return;
+	if (is_open(x)) {
+		websocket_over(x);
+		return;
+	}
 	/* A14: an upstream that answered before it had the whole request is not used again */
 	x->upstream_reusable = reusable && x->request_ended;
 	if (buf_len(&x->coded) > 0 || x->decode_more)
@@ -1268,6 +1425,28 @@ void exchange_response_end(struct exchange *x, bool reusable, const struct http_
 }
 
 bool exchange_wants_trailer(const struct exchange *x) { return x->req.te_trailers || x->req.version == HTTP_V_2; }
+
+void exchange_upstream_broken(struct exchange *x, const char *text)
+{
+	leave_upstream(x, false);
+	exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, text);
+}
+
+void exchange_tunnel_end(struct exchange *x, enum refusal_code code, bool whole)
+{
+	if (x->finished)
+		return;
+	x->code = code;
+	if (code != REFUSAL_NONE && refusal_status(code) < 500)
+		x->decision.verdict = VERDICT_DENY;
+	x->response_ended = true;
+	write_record(x);
+	if (whole)
+		x->client->ops->end(x->client, NULL);
+	else
+		x->client->ops->reset(x->client, RESET_INTERNAL);
+	finish(x, false);
+}
 
 static bool may_retry(const struct exchange *x, bool unprocessed)
 {
@@ -1303,5 +1482,8 @@ void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const ch
 		return;
 	}
 	x->upstream_reusable = false;
-	exchange_upstream_failed(x, code, cause);
+	if (websocket_waved(x, false))
+		websocket_over(x);
+	else
+		exchange_upstream_failed(x, code, cause);
 }

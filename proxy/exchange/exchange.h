@@ -22,6 +22,9 @@
 #include "../http/refusal.h"
 
 struct exchange;
+struct credential;
+struct placeholders;
+struct websocket;
 
 /* The client's half: what the exchange may ask of it. */
 struct client_half {
@@ -62,6 +65,7 @@ struct upstream_want {
 	struct str host;
 	uint16_t port;
 	bool fresh; /* no pooled one: the last died in our hands */
+	bool websocket; /* over HTTP/2 only if the peer speaks RFC 8441 */
 };
 struct upstream_facts { /* of the connection, for the record */
 	enum http_version version;
@@ -73,6 +77,14 @@ struct upstream_facts { /* of the connection, for the record */
 	const char *tls_version, *tls_cipher, *tls_group, *staple; /* static; NULL: none */
 	uint64_t cert_expires_ms;
 	bool resumed;
+};
+
+/* A limit that counts the exchange: limit.c. */
+struct exchange_rate {
+	uint64_t key, amount;
+	uint32_t window_s;
+	uint8_t kind; /* enum rate_kind */
+	bool boundary, running;
 };
 
 enum secret_state { SECRET_UNAVAILABLE = 0, SECRET_READY, SECRET_WAIT };
@@ -88,7 +100,12 @@ struct exchange_host {
 	void (*scrub_done)(void *arg, struct scrub_ref *ref);
 	void (*record)(void *arg, struct exchange *x, const struct buf *fields); /* the terminal record */
 	void (*event)(void *arg, const struct buf *fields);      /* a finding */
+	void (*equip)(void *arg, struct exchange *x);            /* sets meter and observe */
 	void (*over)(void *arg, struct exchange *x);             /* after the record: what it was decided with is looked at in this turn only */
+	const struct placeholders *(*placeholders)(void *arg);   /* of this sandbox; what was given once lives as long as the host */
+	void (*misuse)(void *arg, struct str secret);            /* its placeholder stood where it must not: told already */
+	/* A WebSocket is about to be, or over. False: there are too many. */
+	bool (*websocket)(void *arg, struct exchange *x, bool begins);
 };
 struct scrub_ref {
 	struct scrub_set *set;
@@ -115,6 +132,8 @@ struct exchange {
 	struct upstream_half *up;
 	const struct table *table;
 	uint32_t generation;
+	struct meter *meter;        /* of the sandbox; NULL: nothing is counted */
+	bool observe;               /* the operator lets a policy observe here */
 	struct arena arena;
 	struct http_request req;
 	char request_id[33];
@@ -130,12 +149,16 @@ struct exchange {
 	struct dest dest;
 	bool has_dest;
 	struct decision decision;
+	struct dest_limits limits;  /* that hold: the destination's, from the decision on also those of rule and boundary */
+	struct exchange_rate *rates;
+	unsigned rate_n;
+	uint32_t retry_after_s;     /* of limit_exceeded; 0: never */
 
 	/* progress */
 	uint8_t state;
 	bool request_ended, response_started, response_ended, recorded, finished;
+	bool observed; /* no rule allows it, and the policy observes: it goes on without credentials */
 	bool waiting_upstream, retried, client_must_close, request_sent_any;
-	bool endless; /* bytes pass both ways until somebody ends it: a WebSocket, a tunnel. Ended when a policy comes that does not allow it */
 	uint64_t begun_ms, active_ms, sent_ms; /* loop time: the head was there; last octet of content either way; the request's end */
 	uint64_t phase_ms;    /* loop time since which it waits: awaits_continue, or for the content of a refused call */
 	bool awaits_continue; /* the client holds its content back until it is told to go on (RFC 9110 10.1.1) */
@@ -166,6 +189,9 @@ struct exchange {
 	uint64_t decoded;      /* octets of content that came out */
 	const struct exchange_ident *ident; /* borrowed from the client half while it lives */
 	uint64_t scrub_hits;
+	struct credential *credential; /* credential.c's own */
+	bool awaits_content; /* X_HOLDING: decided; the head cannot be made before the content is there */
+	struct websocket *ws; /* the head asked for one; in the arena */
 };
 
 /* A new exchange; the client half then fills x->req by parsing into x->arena and calls exchange_start. */
@@ -176,6 +202,8 @@ void exchange_start(struct exchange *x);
 void exchange_malformed(struct exchange *x, const struct http_fault *f);
 /* Refused by the client half itself (CONNECT decisions). text: one sentence. */
 void exchange_refuse(struct exchange *x, enum refusal_code code, const char *text);
+/* In the middle of the request's content: what went upstream of it is no whole. */
+void exchange_content_refused(struct exchange *x, enum refusal_code code, const char *text);
 /* Ends without a record: an accepted CONNECT, whose connection has its own. */
 void exchange_discard(struct exchange *x);
 /* Canonical destination of the request from its target, Host and ident. False: refused already. */
@@ -186,8 +214,6 @@ void exchange_request_data(struct exchange *x, const uint8_t *p, size_t n);
 void exchange_request_end(struct exchange *x, struct http_fields *trailer); /* trailer: NULL without one */
 void exchange_request_broken(struct exchange *x, const struct http_fault *f); /* framing error in the content */
 void exchange_client_gone(struct exchange *x);
-/* t is in force from now on: what was decided goes on as it was, but for what is endless. */
-void exchange_policy_changed(struct exchange *x, const struct table *t);
 void exchange_client_drained(struct exchange *x); /* client output is below its low-water mark */
 
 void exchange_secrets_changed(struct exchange *x);
@@ -201,6 +227,14 @@ bool exchange_wants_trailer(const struct exchange *x); /* of the response; else 
 /* How long it may be without an octet either way; x may be NULL. */
 uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise);
 void exchange_tick(struct exchange *x); /* about once a second: what waits for too long */
+/* What it is decided by, but for the content. */
+void exchange_facts(const struct exchange *x, struct facts *f);
+/* The policy's word for the method: WEBSOCKET is one. */
+struct str exchange_method(const struct exchange *x);
+/* The upstream did what it may not before the response began. x->reason may say what. */
+void exchange_upstream_broken(struct exchange *x, const char *text);
+/* The end of both streams of a WebSocket. whole: the client's ended at a frame's end. */
+void exchange_tunnel_end(struct exchange *x, enum refusal_code code, bool whole);
 /* n octets of the response wait in the upstream half. */
 void exchange_hold(struct exchange *x, size_t n);
 bool exchange_response_full(const struct exchange *x); /* the upstream half should stop reading */

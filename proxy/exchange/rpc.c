@@ -12,17 +12,64 @@
 
 void rpc_warm(void) { json_object_seed(0); }
 
-bool rpc_expected(struct http_request *r)
+/* The media type without its parameters. */
+static struct str media_type(struct http_request *r)
 {
 	struct http_field *type = http_fields_find(&r->fields, HF_CONTENT_TYPE);
-	struct str t;
+	struct str t = type != NULL ? type->value : STR_NONE;
 
-	if (!str_eq(r->method, STR("POST")) || type == NULL || r->expect_continue || http_fields_find(&r->fields, HF_CONTENT_ENCODING) != NULL)
-		return false;
-	t = type->value;
 	for (size_t i = 0; i < t.n; i++)
 		if (t.p[i] == ';' || t.p[i] == ' ' || t.p[i] == '\t')
 			t.n = i;
+	return t;
+}
+
+static bool has_parameter(struct str query, struct str want)
+{
+	for (size_t i = 0, end; i < query.n; i = end + 1) {
+		for (end = i; end < query.n && query.p[end] != '&'; end++)
+			;
+		if (str_eq(str_mk(query.p + i, end - i), want))
+			return true;
+	}
+	return false;
+}
+
+bool rpc_connect(struct http_request *r, struct refusal *to)
+{
+	const struct str stream = STR("application/connect+");
+	struct http_field *version = http_fields_find_name(&r->fields, STR("Connect-Protocol-Version"));
+	struct str t = media_type(r);
+
+	if (str_eq(r->method, STR("GET")))
+		return has_parameter(r->query, STR("connect=v1"));
+	if (!str_eq(r->method, STR("POST")))
+		return false;
+	if (t.n > stream.n && str_ieq(str_mk(t.p, stream.n), stream)) {
+		to->content_type = t;
+		return true;
+	}
+	return version != NULL && str_eq(version->value, STR("1")) && (str_ieq(t, STR("application/json")) || str_ieq(t, STR("application/proto")));
+}
+
+bool rpc_compressed(struct http_response *r)
+{
+	static const char *const names[] = { "Grpc-Encoding", "Connect-Content-Encoding" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		for (unsigned k = 0; k < r->fields.n; k++)
+			if (str_ieq(r->fields.f[k].name, str_of(names[i])) && !str_ieq(r->fields.f[k].value, STR("identity")))
+				return true;
+	return false;
+}
+
+bool rpc_expected(struct http_request *r)
+{
+	struct str t = media_type(r);
+	struct refusal other = { 0 };
+
+	if (!str_eq(r->method, STR("POST")) || t.n == 0 || r->expect_continue || http_fields_find(&r->fields, HF_CONTENT_ENCODING) != NULL || rpc_connect(r, &other))
+		return false;
 	if (!str_ieq(t, STR("application/json")) && !str_ieq(t, STR("application/json-rpc")) && !str_ieq(t, STR("application/graphql+json")))
 		return false;
 	return r->framing == HTTP_BODY_CHUNKED || (r->framing == HTTP_BODY_LENGTH && r->content_length > 0 && r->content_length <= RPC_CONTENT_MAX);

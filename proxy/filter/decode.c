@@ -47,10 +47,11 @@ static void *take(void *arg, size_t n)
 static void give(void *arg, void *p)
 {
 	struct decode *d = arg;
-	struct block *b = (struct block *)p - 1;
+	struct block *b;
 
 	if (p == NULL)
 		return;
+	b = (struct block *)p - 1;
 	d->memory -= b->n;
 	explicit_bzero(p, b->n);
 	free(b);

@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "../../common/base/str.h"
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 /* Of UTF-8: how many octets the character has whose first is c. */
-static size_t utf8_len(uint8_t c) { return c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0; }
+static size_t utf8_len(uint8_t c) { return c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2
+						  : c >= 0xe0 && c < 0xf0	? 3
+						  : c >= 0xf0 && c < 0xf5	? 4
+										: 0; }
 
 static uint8_t utf8_write(uint32_t cp, uint8_t o[4])
 {
@@ -166,29 +166,13 @@ size_t escape_find_portable(const uint8_t *p, size_t n)
 	return i;
 }
 
-uint64_t escape_mask_portable(const uint8_t *p)
-{
-	uint64_t m = 0;
-
-	for (size_t i = escape_find_portable(p, 64); i < 64; i++)
-		m |= (uint64_t)escape_begins(p[i]) << i;
-	return m;
-}
-
 #ifdef __SSE2__
-static unsigned marks(const uint8_t *p)
-{
-	__m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
-
-	return (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('%')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\\'))));
-}
-
 size_t escape_find(const uint8_t *p, size_t n)
 {
 	size_t i = 0;
 
 	for (; i + 16 <= n; i += 16) {
-		unsigned m = marks(p + i);
+		unsigned m = escape_mask_16(p + i);
 
 		if (m)
 			return i + (size_t)__builtin_ctz(m);
@@ -196,9 +180,9 @@ size_t escape_find(const uint8_t *p, size_t n)
 	return i + escape_find_portable(p + i, n - i);
 }
 
-
-uint64_t escape_mask(const uint8_t *p) { return marks(p) | (uint64_t)marks(p + 16) << 16 | (uint64_t)marks(p + 32) << 32 | (uint64_t)marks(p + 48) << 48; }
 #else
-size_t escape_find(const uint8_t *p, size_t n) { return escape_find_portable(p, n); }
-uint64_t escape_mask(const uint8_t *p) { return escape_mask_portable(p); }
+size_t escape_find(const uint8_t *p, size_t n)
+{
+	return escape_find_portable(p, n);
+}
 #endif

@@ -194,7 +194,7 @@ static size_t find_run(const struct scrub_set *s, struct scrub_text t, size_t at
 
 static inline bool escape_follows(const struct scrub_set *s, const uint8_t *p) { return s->follows[p[0] == '\\'][p[1]]; }
 
-static void find_escaped(const struct scrub_set *s, struct scrub_text t, struct spans *out)
+static inline __attribute__((always_inline)) void find_escaped_by(const struct scrub_set *s, struct scrub_text t, struct spans *out, uint64_t (*mask)(const uint8_t *p))
 {
 	size_t next = 0;
 	uint8_t octet;
@@ -203,7 +203,7 @@ static void find_escaped(const struct scrub_set *s, struct scrub_text t, struct 
 		uint64_t m = 0;
 
 		if (base + 64 < t.n) {
-			m = escape_mask(t.p + base);
+			m = mask(t.p + base);
 			/* of arbitrary octets every third block has one, which hardly ever is an escape: told without a branch that nobody can predict */
 			if ((m & (m - 1)) == 0 && !((m != 0) & escape_follows(s, t.p + base + __builtin_ctzll(m | (uint64_t)1 << 63))))
 				continue;
@@ -218,6 +218,19 @@ static void find_escaped(const struct scrub_set *s, struct scrub_text t, struct 
 				next = find_run(s, t, at, out);
 		}
 	}
+}
+
+#ifdef ESCAPE_AVX2
+ESCAPE_AVX2 static void find_escaped_avx2(const struct scrub_set *s, struct scrub_text t, struct spans *out)
+{
+	find_escaped_by(s, t, out, escape_mask_avx2);
+}
+#else
+#define find_escaped_avx2 find_escaped
+#endif
+static void find_escaped(const struct scrub_set *s, struct scrub_text t, struct spans *out)
+{
+	find_escaped_by(s, t, out, escape_mask);
 }
 
 static void try_first(const struct scrub_set *s, struct scrub_text t, uint8_t first, size_t at, struct spans *out)
@@ -252,7 +265,7 @@ void scrub_find(const struct scrub_set *s, struct scrub_text t, struct spans *ou
 {
 	if (s->step > 0) {
 		find_plain(s, t, out);
-		find_escaped(s, t, out);
+		(s->avx2 ? find_escaped_avx2 : find_escaped)(s, t, out);
 	}
 	if (s->slow)
 		find_slow(s, t, out);

@@ -49,7 +49,7 @@ struct scrub_set {
 	uint8_t in_window[256]; /* octets that stand in windows */
 	bool follows[2][256];   /* behind '%', behind '\': octets with which an escape of one of those can go on */
 	bool slow_first[256];   /* first octets of slow forms */
-	bool slow;
+	bool slow, avx2;
 	uint64_t inside[1024];  /* by inside_hash: all groups of four in forms */
 };
 

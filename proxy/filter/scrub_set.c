@@ -31,7 +31,9 @@ static void add_pattern(struct scrub_set *s, uint8_t *p, size_t n, enum scrub_fo
 /* The characters of base64 that v alone determines, where it begins at octet `skip` of a group of three. */
 static void add_base64(struct scrub_set *s, struct str v, unsigned skip, const char *alphabet)
 {
-	size_t bit = skip == 0 ? 0 : skip == 1 ? 4 : 2, n = (v.n * 8 - bit) / 6;
+	size_t bit = skip == 0 ? 0 : skip == 1 ? 4
+					       : 2,
+	       n = (v.n * 8 - bit) / 6;
 	uint8_t *p = must_malloc(n);
 
 	for (size_t i = 0; i < n; i++, bit += 6) {
@@ -108,7 +110,7 @@ static void make_windows(struct scrub_set *s)
 	s->step = s->window - (GRAM - 1);
 	s->gram_n = count *= s->step;
 	MUST(count < SCRUB_NONE);
-	for (s->bits = 14; s->bits < 20 && ((size_t)1 << s->bits) < 64 * count;)
+	for (s->bits = 16; s->bits < 20 && ((size_t)1 << s->bits) < 64 * count;)
 		s->bits++;
 	s->bitmap = must_calloc(((size_t)1 << s->bits) / 64, sizeof(*s->bitmap));
 	s->grams = must_calloc(count, sizeof(*s->grams));
@@ -146,6 +148,9 @@ struct scrub_set *scrub_set_new(const struct str *values, size_t n)
 	s->pat = must_calloc(8 * n + 1, sizeof(*s->pat));
 	for (size_t i = 0; i < n; i++)
 		add_value(s, values[i]);
+#ifdef ESCAPE_AVX2
+	s->avx2 = __builtin_cpu_supports("avx2");
+#endif
 	memset(s->heads, 0xff, sizeof(s->heads));
 	memset(s->first, 0xff, sizeof(s->first));
 	make_windows(s);

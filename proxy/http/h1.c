@@ -10,6 +10,8 @@
 
 #include <stddef.h>
 
+#include "ws.h"
+
 #define METHOD_MAX 64
 #define NAME_MAX 255
 #define CONNECTION_TOKENS_MAX 64
@@ -365,11 +367,8 @@ static bool websocket_fields(const struct http_fields *fs)
 
 		if (str_ieq(fs->f[i].name, STR("sec-websocket-key"))) {
 			keys++;
-			if (v.n != 24 || v.p[22] != '=' || v.p[23] != '=')
+			if (!ws_key_ok(v))
 				return false;
-			for (size_t k = 0; k < 22; k++)
-				if (!tchar[(unsigned char)v.p[k]] && v.p[k] != '/')
-					return false;
 		} else if (str_ieq(fs->f[i].name, STR("sec-websocket-version"))) {
 			versions++;
 			if (!str_eq(v, STR("13")))
@@ -507,6 +506,7 @@ bool h1_parse_response(const uint8_t *buf, size_t n, const struct h1_limits *lim
 	else
 		r->framing = HTTP_BODY_CLOSE;
 	r->keep_alive = r->framing != HTTP_BODY_CLOSE && !s.close && (r->version == HTTP_V_1_1 || s.keep_alive);
+	r->upgrade_websocket = r->status == 101 && r->version == HTTP_V_1_1 && s.te == 0 && s.upgrade == 1 && s.conn_upgrade && str_ieq(s.v_upgrade, STR("websocket"));
 	return true;
 }
 

@@ -35,6 +35,8 @@ static void write_framing(struct buf *out, enum http_framing framing, uint64_t l
 	}
 }
 
+static void write_upgrade(struct buf *out) { buf_addz(out, "Connection: Upgrade\r\nUpgrade: websocket\r\n"); }
+
 void h1_write_request(struct buf *out, const struct http_request *r, struct str host, struct str target, enum http_framing framing, uint64_t length)
 {
 	buf_adds(out, r->method);
@@ -43,6 +45,8 @@ void h1_write_request(struct buf *out, const struct http_request *r, struct str 
 	buf_addz(out, " HTTP/1.1\r\nHost: ");
 	buf_adds(out, host);
 	buf_addz(out, "\r\n");
+	if (r->upgrade_websocket)
+		write_upgrade(out);
 	write_fields(out, &r->fields, true);
 	write_framing(out, framing, length);
 	buf_addz(out, "\r\n");
@@ -56,7 +60,9 @@ void h1_write_response(struct buf *out, const struct http_response *r, enum http
 	buf_adds(out, r->reason);
 	buf_addz(out, "\r\n");
 	write_fields(out, &r->fields, false);
-	if (!keep_alive)
+	if (r->status == 101) /* a WebSocket's: others are never written */
+		write_upgrade(out);
+	else if (!keep_alive)
 		buf_addz(out, "Connection: close\r\n");
 	if (is_head || r->status == 304) {
 		/* what a GET would have had, as the origin said it */

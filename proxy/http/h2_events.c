@@ -207,8 +207,20 @@ static int on_field(nghttp2_session *ng, const nghttp2_frame *fr, const uint8_t 
 	return 0;
 }
 
+/* Content for a request that was answered already, and has no owner any more: it is thrown away, but a length that it breaks is broken. */
+static void unwanted(struct h2_stream *st, size_t n, bool end)
+{
+	if (st->s->c.client || st->owned || st->reset || !st->limited)
+		return;
+	if (n > st->left || (end && st->left > n))
+		h2_stream_rst(st, H2_PROTOCOL_ERROR);
+	else
+		st->left -= n;
+}
+
 static void peer_ended(struct h2_stream *st)
 {
+	unwanted(st, 0, true);
 	if (st->reset || st->discard || !st->owned)
 		return;
 	if (!st->head_done) /* empty DATA behind an interim head, or none */
@@ -332,6 +344,8 @@ static int on_data(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t
 
 	(void)flags;
 	nghttp2_session_consume_connection(ng, n);
+	if (st != NULL)
+		unwanted(st, n, false);
 	if (st != NULL && st->lingers && !st->reset) {
 		st->lingered += n;
 		if (st->lingered > s->c.limits.linger_octets)

@@ -117,7 +117,7 @@ struct h2_stream *h2_submit(struct h2 *s, const struct http_request *r, struct s
 		add(&v, STR(":protocol"), STR("websocket"), false);
 	add(&v, STR(":scheme"), scheme, false);
 	add(&v, STR(":authority"), authority, false);
-	add(&v, STR(":path"), target, false);
+	add(&v, STR(":path"), target, r->secret_target);
 	add_fields(&v, &r->fields, st->tunnel);
 	if (framing == HTTP_BODY_LENGTH)
 		add(&v, STR("content-length"), decimal(t, length), false);

@@ -67,6 +67,7 @@ struct http_request {
 	bool expect_continue;
 	bool upgrade_websocket; /* well-formed handshake: Upgrade: websocket alone, in Connection, GET, no content */
 	bool te_trailers;
+	bool secret_target; /* something was injected into the target: never indexed */
 };
 
 struct http_response {
@@ -78,6 +79,7 @@ struct http_response {
 	uint64_t content_length;
 	bool has_length;    /* Content-Length was there, also where there is no content (HEAD, 304) */
 	bool keep_alive;
+	bool upgrade_websocket; /* 101 to Upgrade: websocket alone, in Connection */
 };
 
 /* What a failed parse says: code is one of the refusal codes, reason which check failed. */

@@ -128,6 +128,53 @@ static void git_body(struct buf *b, const struct refusal *r)
 	}
 }
 
+/* The codes of gRPC and Connect that say what a client may do about it. */
+struct rpc_code {
+	const char *grpc, *connect;
+};
+static struct rpc_code rpc_code(enum refusal_code c)
+{
+	if (row(c)->status >= 500)
+		return (struct rpc_code){ "14", "unavailable" };
+	switch (c) {
+	case REFUSAL_TOO_LARGE:
+	case REFUSAL_LIMIT_EXCEEDED:
+		return (struct rpc_code){ "8", "resource_exhausted" };
+	case REFUSAL_MALFORMED_REQUEST:
+	case REFUSAL_IDENTITY_MISMATCH:
+		return (struct rpc_code){ "3", "invalid_argument" };
+	case REFUSAL_PROXY_AUTHENTICATION:
+		return (struct rpc_code){ "16", "unauthenticated" };
+	default:
+		return (struct rpc_code){ "7", "permission_denied" };
+	}
+}
+
+/* Connect, "Error": code and message; what else there is clients pass over. */
+static void connect_error(struct buf *b, const struct refusal *r)
+{
+	buf_addf(b, "{\"code\":\"%s\",\"message\":", rpc_code(r->code).connect);
+	message(b, r);
+	buf_addz(b, ",\"sallyport\":");
+	json_object(b, r);
+	buf_addc(b, '}');
+}
+
+/* Connect, "EndStreamResponse": a flag, the length, JSON. */
+static void connect_end(struct buf *b, const struct refusal *r)
+{
+	struct buf t = { 0 };
+
+	buf_addz(&t, "{\"error\":");
+	connect_error(&t, r);
+	buf_addc(&t, '}');
+	buf_addc(b, 2);
+	for (int shift = 24; shift >= 0; shift -= 8)
+		buf_addc(b, (char)(buf_len(&t) >> shift));
+	buf_adds(b, buf_str(&t));
+	buf_fini(&t);
+}
+
 static void body_of(struct buf *b, const struct refusal *r)
 {
 	switch (r->shape) {
@@ -144,32 +191,17 @@ static void body_of(struct buf *b, const struct refusal *r)
 		json_object(b, r);
 		buf_addz(b, "}]}");
 		break;
+	case REFUSAL_CONNECT:
+		connect_error(b, r);
+		break;
+	case REFUSAL_CONNECT_STREAM:
+		connect_end(b, r);
+		return;
 	default:
 		json_object(b, r);
 		break;
 	}
 	buf_addc(b, '\n');
-}
-
-/* The codes of gRPC that say what a client may do about it. */
-static const char *grpc_status(enum refusal_code c)
-{
-	uint16_t status = row(c)->status;
-
-	if (status >= 500)
-		return "14"; /* UNAVAILABLE */
-	switch (c) {
-	case REFUSAL_TOO_LARGE:
-	case REFUSAL_LIMIT_EXCEEDED:
-		return "8"; /* RESOURCE_EXHAUSTED */
-	case REFUSAL_MALFORMED_REQUEST:
-	case REFUSAL_IDENTITY_MISMATCH:
-		return "3"; /* INVALID_ARGUMENT */
-	case REFUSAL_PROXY_AUTHENTICATION:
-		return "16"; /* UNAUTHENTICATED */
-	default:
-		return "7"; /* PERMISSION_DENIED */
-	}
 }
 
 /* Percent-encoded, as grpc-message is. */
@@ -200,7 +232,7 @@ static void field(struct http_response *head, struct arena *a, const char *name,
 void refusal_answer(const struct refusal *r, struct arena *a, struct http_response *head, struct buf *body)
 {
 	struct buf b = { 0 };
-	bool grpc = r->shape == REFUSAL_GRPC;
+	bool grpc = r->shape == REFUSAL_GRPC, stream = r->shape == REFUSAL_CONNECT_STREAM;
 	size_t before = buf_len(body);
 
 	head->version = HTTP_V_1_1;
@@ -209,7 +241,10 @@ void refusal_answer(const struct refusal *r, struct arena *a, struct http_respon
 	buf_addf(&b, "sallyport %s", row(r->code)->text);
 	head->reason = arena_str(a, buf_str(&b));
 	buf_clear(&b);
-	buf_addz(&b, grpc ? "application/grpc" : r->shape == REFUSAL_GIT ? "text/plain; charset=utf-8" : "application/json");
+	if (stream)
+		buf_adds(&b, r->content_type);
+	else
+		buf_addz(&b, grpc ? "application/grpc" : r->shape == REFUSAL_GIT ? "text/plain; charset=utf-8" : "application/json");
 	field(head, a, "Content-Type", &b);
 	buf_addz(&b, "no-store");
 	field(head, a, "Cache-Control", &b);
@@ -224,9 +259,10 @@ void refusal_answer(const struct refusal *r, struct arena *a, struct http_respon
 		buf_addz(&b, "Basic realm=\"sallyport\"");
 		field(head, a, "Proxy-Authenticate", &b);
 	}
-	if (grpc) {
+	if (grpc || stream)
 		head->status = 200;
-		buf_addz(&b, grpc_status(r->code));
+	if (grpc) {
+		buf_addz(&b, rpc_code(r->code).grpc);
 		field(head, a, "Grpc-Status", &b);
 		grpc_message(&b, r);
 		field(head, a, "Grpc-Message", &b);

@@ -17,9 +17,10 @@ const char *refusal_proxy_error(enum refusal_code c);
 
 /*
  * What the client can read: our JSON; git's two lines of text/plain; the error form of its own protocol around our JSON; for
- * gRPC a response of one head, whose status is 200, as that protocol wants it, and whose outcome is grpc-status.
+ * gRPC a response of one head, whose status is 200, as that protocol wants it, and whose outcome is grpc-status; for a stream
+ * of Connect one of 200 too, whose outcome is its last message.
  */
-enum refusal_shape { REFUSAL_JSON = 0, REFUSAL_GIT, REFUSAL_JSONRPC, REFUSAL_GRAPHQL, REFUSAL_GRPC };
+enum refusal_shape { REFUSAL_JSON = 0, REFUSAL_GIT, REFUSAL_JSONRPC, REFUSAL_GRAPHQL, REFUSAL_GRPC, REFUSAL_CONNECT, REFUSAL_CONNECT_STREAM };
 
 struct refusal {
 	enum refusal_code code;
@@ -36,6 +37,7 @@ struct refusal {
 	const struct str *ids; /* REFUSAL_JSONRPC: the JSON texts of the calls' ids, one error each */
 	unsigned id_n;
 	bool batch;            /* they came in an array */
+	struct str content_type; /* REFUSAL_CONNECT_STREAM: the request's */
 	bool is_head;
 	bool close;            /* say Connection: close */
 };

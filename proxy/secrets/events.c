@@ -61,7 +61,7 @@ static void free_event(struct event *v)
 
 static bool write_event(struct events *e, struct event *v)
 {
-	static const char *const kinds[] = { "nothing", "bearer", "basic", "header" };
+	static const char *const kinds[] = { "nothing", "bearer", "basic", "header", "query", "placeholder", "sigv4", "hmac" };
 	struct msg_record m = { .number = 0, .slot = INFLIGHT_NO_SLOT }; /* its length is the message's */
 	struct buf b = { 0 }, text = { 0 };
 	bool ok;

@@ -8,6 +8,7 @@
 #include "secrets.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -16,10 +17,13 @@
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
 #include "../../common/sys/role.h"
+#include "awskey.h"
+
+#define DAY_MS 86400000u
 
 struct binding {
 	uint32_t dest_index, secret_index, kind;
-	struct str host; /* borrows from the table */
+	struct str host, service, region; /* borrow from the table */
 };
 struct bindings { /* of one generation: what may be released, and where it comes from */
 	struct bindings *next;
@@ -38,6 +42,7 @@ struct secrets_role {
 	struct served_set served;
 	struct events *events;
 	struct log_limit said_sources;
+	uint8_t key[SHAPE_KEY_LEN]; /* of placeholders */
 };
 static struct secrets_role the_role; /* one in a process */
 
@@ -111,9 +116,81 @@ static bool add_dest(void *arg, const struct dest *d)
 			l->cap = l->cap ? l->cap * 2 : 32;
 			l->b = must_realloc(l->b, l->cap * sizeof(*l->b));
 		}
-		l->b[l->n++] = (struct binding){ d->index, in.secret_index, in.kind, dest_host(d) };
+		l->b[l->n++] = (struct binding){ d->index, in.secret_index, in.kind, dest_host(d), in.service, in.region };
 	}
 	return true;
+}
+
+/* --- placeholders -------------------------------------------------------------------------------------------------- */
+
+struct placing {
+	struct served *s;
+	const struct table *t;
+	struct sources *sources;
+	struct buf list;
+	const char *wrong;
+};
+
+static bool placed(const struct placing *g, struct str secret, uint8_t part)
+{
+	struct str rest = buf_str(&g->list);
+	struct placeholder p;
+
+	while (placeholder_next(&rest, &p))
+		if (p.part == part && str_eq(p.secret, secret))
+			return true;
+	return false;
+}
+
+static void place(struct placing *g, const struct dest *d, const struct inject *in, uint8_t part)
+{
+	struct shape_for f = { .secret = in->secret_name, .part = part, .sandbox = in->scope_sandbox, .scope = in->scope_sandbox ? str_of(g->s->name) : table_name(g->t), .host = dest_host(d) };
+	struct placeholder p = { .secret = in->secret_name, .part = part, .body_deny = in->body_deny };
+	char text[PLACEHOLDER_LEN_MAX + 1], cause[200];
+	struct secret_decl decl;
+	const struct secret *v;
+	uint32_t valid_ms;
+
+	if (placed(g, in->secret_name, part))
+		return;
+	if (part == PLACEHOLDER_WHOLE && table_secret(g->t, in->secret_index, &decl) && (v = sources_value(g->sources, &decl, &valid_ms, cause)) != NULL)
+		f.value = secret_bytes(v);
+	p.text = str_mk(text, shape_placeholder(the_role.key, &f, text));
+	placeholder_put(&g->list, &p);
+}
+
+static bool place_dest(void *arg, const struct dest *d)
+{
+	struct placing *g = arg;
+	struct inject in;
+
+	for (unsigned i = 0, n = dest_inject_count(d); i < n; i++) {
+		if (!dest_inject(d, i, &in))
+			return false;
+		if (in.env.n == 0 && in.kind != INJECT_PLACEHOLDER)
+			continue;
+		if (in.kind != INJECT_SIGV4)
+			place(g, d, &in, PLACEHOLDER_WHOLE);
+		for (uint8_t part = PLACEHOLDER_KEY_ID; in.kind == INJECT_SIGV4 && part < PLACEHOLDER_PARTS; part++)
+			place(g, d, &in, part);
+		if (buf_len(&g->list) > PLACEHOLDER_LIST_MAX)
+			return false;
+	}
+	return true;
+}
+
+/* What stands for the secrets inside: told before the sandbox is acknowledged, so that nothing runs there without. */
+static const char *tell_placeholders(struct served *s, const struct table *t, struct sources *sources, uint32_t generation)
+{
+	struct msg_sandbox_ref ref = { s->id, generation };
+	struct placing g = { .s = s, .t = t, .sources = sources };
+
+	if (!table_dest_each(t, place_dest, &g))
+		g.wrong = "the policy has too many placeholders";
+	else if (buf_len(&g.list) > 0 && !ipc_send2(the_role.sup, MSG_PLACEHOLDERS, generation, 0, &ref, sizeof(ref), buf_data(&g.list), buf_len(&g.list), NULL, 0))
+		g.wrong = "the placeholders could not be told";
+	buf_fini(&g.list);
+	return g.wrong;
 }
 
 static const char *tabled(struct served *s, const struct table *t, uint32_t generation)
@@ -129,12 +206,12 @@ static const char *tabled(struct served *s, const struct table *t, uint32_t gene
 	sources_keep_declared(l->sources, t);
 	if (l->n > 0)
 		qsort(l->b, l->n, sizeof(*l->b), binding_cmp);
-	return NULL;
+	return tell_placeholders(s, t, l->sources, generation);
 }
 
 static const struct binding *bound(const struct bindings *l, const struct msg_release *q)
 {
-	struct binding key = { q->dest_index, q->secret_index, q->kind, STR_NONE };
+	struct binding key = { .dest_index = q->dest_index, .secret_index = q->secret_index, .kind = q->kind };
 
 	return l->n > 0 ? bsearch(&key, l->b, l->n, sizeof(*l->b), binding_cmp) : NULL;
 }
@@ -174,16 +251,35 @@ static void refuse(struct served *s, const struct ipc_msg *m, enum release_statu
 	served_answer(s, MSG_RELEASED, m->generation, m->id, &a, sizeof(a), cause, strlen(cause), -1);
 }
 
+/* What signs for one day, in the binding's region and service; the credentials themselves stay here. */
+static struct secret *signing_key(const struct secret *v, const struct binding *k, uint32_t *valid_ms, char cause[200])
+{
+	uint64_t now = clock_wall_ms(), day_end = (now / DAY_MS + 1) * DAY_MS;
+	struct secret *out = NULL;
+	char text[AWSKEY_MAX];
+	const char *why;
+
+	if (awskey_release(secret_bytes(v), now / 1000, k->region, k->service, text, &why))
+		out = secret_new(text, strlen(text));
+	else
+		snprintf(cause, 200, "%s", why);
+	if (*valid_ms > day_end - now)
+		*valid_ms = (uint32_t)(day_end - now);
+	explicit_bzero(text, sizeof(text));
+	return out;
+}
+
 static void release(struct served *s, const struct ipc_msg *m, const struct msg_release *q)
 {
 	struct bindings *l = bindings_of(sandbox_of(s), m->generation);
 	const struct table *t = l != NULL ? l->table : NULL;
 	const struct binding *k = t != NULL ? bound(l, q) : NULL;
-	enum inject_kind kind = q->kind <= INJECT_HEADER ? (enum inject_kind)q->kind : INJECT_NONE;
+	enum inject_kind kind = q->kind < INJECT_KINDS ? (enum inject_kind)q->kind : INJECT_NONE;
 	struct msg_released a = { .status = RELEASE_OK };
 	struct secret_decl d = { 0 };
 	bool known = t != NULL && table_secret(t, q->secret_index, &d);
 	const struct secret *v;
+	struct secret *signing = NULL;
 	uint32_t valid_ms = 0;
 	char cause[200];
 
@@ -197,6 +293,10 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 		return;
 	}
 	v = sources_value(l->sources, &d, &valid_ms, cause);
+	if (v != NULL && kind == INJECT_SIGV4) {
+		signing = signing_key(v, k, &valid_ms, cause);
+		v = signing;
+	}
 	events_add(the_role.events, s->id, str_of(s->name), d.name, k->host, kind, v != NULL, false, v != NULL ? STR_NONE : str_of(cause));
 	if (v == NULL) {
 		refuse(s, m, RELEASE_FAILED, cause);
@@ -204,6 +304,7 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 	}
 	a.valid_ms = valid_ms;
 	served_answer(s, MSG_RELEASED, m->generation, m->id, &a, sizeof(a), secret_bytes(v).p, secret_bytes(v).n, -1);
+	secret_free(signing);
 }
 
 static void from_worker(struct served *s, struct ipc_msg *m)
@@ -273,6 +374,10 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 		return;
 	switch (m->type) {
 	case MSG_START:
+		if (m->fd_n != 1 || pread(m->fds[0], r->key, sizeof(r->key), 0) != (ssize_t)sizeof(r->key)) {
+			log_error("the key of placeholders cannot be read");
+			_exit(1);
+		}
 		role_ready(c, ROLE_SECRETS, -1);
 		break;
 	case MSG_SANDBOX_ENV:
@@ -301,6 +406,7 @@ int secrets_main(int link_fd)
 	signal(SIGPIPE, SIG_IGN);
 	random_fill(seed, sizeof(seed));
 	hash_seed(seed);
+	shape_warm();
 	r->loop = loop_new();
 	r->events = events_new(r->loop);
 	r->served = (struct served_set){ .loop = r->loop, .self = ROLE_SECRETS, .ops = &ops };

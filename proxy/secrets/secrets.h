@@ -6,12 +6,14 @@
  *
  *   secrets.c  the role: links, bindings, checks
  *   source.c   where values come from: variables handed over, files handed over
+ *   shape.c    what stands for a value inside
  *   events.c   one record of every release, repeats folded
  */
 #include "../../common/base/str.h"
 #include "../../common/policy/table.h"
 #include "../../common/sys/ipc.h"
 #include "../../common/sys/secret.h"
+#include "shape.h"
 
 #define SOURCES_MAX 256         /* variables or files of one sandbox */
 #define ENV_BYTES_MAX (4u << 20)

@@ -97,6 +97,18 @@ static void on_trust(void *arg, const struct schema_row *row, const struct schem
 	take_path(arg, v, ((struct load *)arg)->c->trust);
 }
 
+static void on_boundary(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	take_path(arg, v, ((struct load *)arg)->c->boundary);
+}
+
+static void on_observe(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct load *)arg)->c->observe = v->truth;
+}
+
 /* --- the proxy behind --- */
 
 static void on_proxy_url(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -208,13 +220,13 @@ static void on_policies(void *arg, const struct schema_row *row, const struct sc
 static const struct schema_row top_rows[] = {
 	{ "dns", SCHEMA_MAP, false, on_dns, NULL, 0, 0 },
 	{ "trust", SCHEMA_TEXT, false, on_trust, NULL, 0, 0 },
+	{ "boundary", SCHEMA_TEXT, false, on_boundary, NULL, 0, 0 },
+	{ "observe", SCHEMA_BOOL, false, on_observe, NULL, 0, 0 },
 	{ "upstream_proxy", SCHEMA_MAP, false, on_proxy, NULL, 0, 0 },
 	{ "uid_base", SCHEMA_NUMBER, false, on_uid_base, NULL, 0, 0 },
 	{ "listen", SCHEMA_LATER, false, NULL, "network listeners", 0, 0 },
 	{ "policies", SCHEMA_LIST, false, on_policies, NULL, 0, 0 },
-	{ "boundary", SCHEMA_LATER, false, NULL, "a policy that no other can exceed", 0, 0 },
 	{ "require_signed", SCHEMA_TEXTS, false, on_signed, NULL, 0, SIGNERS_MAX },
-	{ "observe", SCHEMA_LATER, false, NULL, "recording without refusing", 0, 0 },
 	{ "audit", SCHEMA_LATER, false, NULL, "settings of the log", 0, 0 },
 	{ "workers", SCHEMA_LATER, false, NULL, "settings of workers", 0, 0 },
 	{ "limits", SCHEMA_LATER, false, NULL, "settings of limits", 0, 0 },

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "../../common/base/must.h"
+#include "../../common/placeholder.h"
 #include "../../common/sys/log.h"
 #include "supervisor.h"
 
@@ -103,6 +104,18 @@ static void reply_error(struct control_client *cc, json_int_t id, const char *co
 	reply(cc, json_pack("{s:I,s:{s:s,s:s}}", "id", id, "error", "code", code, "message", text));
 }
 
+/* What the launcher sets in the sandbox's variables: [secret, part, text] each. */
+static json_t *placeholders_json(const struct sandbox *b)
+{
+	struct str rest = buf_str(&b->placeholders);
+	json_t *list = json_array();
+	struct placeholder p;
+
+	while (placeholder_next(&rest, &p))
+		json_array_append_new(list, json_pack("[s%,i,s%]", p.secret.p, p.secret.n, (int)p.part, p.text.p, p.text.n));
+	return list;
+}
+
 void control_registered(struct sandbox *b, const char *error)
 {
 	struct control_client *cc = b->waiter;
@@ -113,7 +126,7 @@ void control_registered(struct sandbox *b, const char *error)
 	if (error != NULL)
 		reply_error(cc, b->waiter_id, "refused", error);
 	else
-		reply(cc, json_pack("{s:I,s:{s:I}}", "id", b->waiter_id, "ok", "sandbox", (json_int_t)b->id));
+		reply(cc, json_pack("{s:I,s:{s:I,s:o}}", "id", b->waiter_id, "ok", "sandbox", (json_int_t)b->id, "placeholders", placeholders_json(b)));
 }
 
 /* The descriptor at index `key` of o, taken out of fds; -1 if there is none. */
@@ -217,7 +230,9 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 	struct generation *g = NULL;
 	size_t i;
 
-	b->flags = SANDBOX_CA_FLAGS(cc->ca);
+	b->boundary_fd = take_fd(json_object_get(o, "boundary"), "fd", fds, n);
+	b->meter_fd = -1;
+	b->flags = SANDBOX_CA_FLAGS(cc->ca) | (json_is_true(json_object_get(o, "observe")) || cc->control->sup->start.config.observe ? SANDBOX_OBSERVE : 0);
 	if (name == NULL || !name_ok(name)) {
 		reply_error(cc, id, "bad_name", "a sandbox's name is 1 to 63 of a-z 0-9 - _ . and begins with a letter or digit");
 		goto bad;
@@ -418,6 +433,12 @@ void control_finished(struct sandbox *b)
 	if (cc != NULL)
 		reply(cc, json_pack("{s:I,s:{s:I,s:I}}", "id", b->waiter_id, "ok", "requests", requests, "refused", refused));
 	sandbox_revoke(b, "sandbox ended");
+}
+
+void control_stop(struct sandbox *b, const char *reason)
+{
+	if (b->owner != NULL)
+		reply(b->owner, json_pack("{s:s,s:s}", "event", "stop", "reason", reason));
 }
 
 static void on_finish_late(struct timer *t) { control_finished((struct sandbox *)((char *)t - offsetof(struct sandbox, finish_late))); }

@@ -28,6 +28,7 @@
 #include "supervisor.h"
 
 #define CHECKER_MS 20000
+#define CHECKER_TEXT_MAX 1200
 #define TELL_MS 10000    /* for the roles to take a new generation */
 #define RETIRE_MS 30000  /* how long a worker may ask in the name of an old one */
 #define OLD_MAX 8        /* of one sandbox */
@@ -234,12 +235,23 @@ static bool vouched_for(const struct supervisor *s, struct generation *g, const 
 
 static void free_later(void *arg) { free(arg); }
 
+/* What a checker says of a policy that goes beyond its boundary. It goes to a terminal: printable ASCII. */
+static const char *beyond(const uint8_t *p, size_t n)
+{
+	static char text[CHECKER_TEXT_MAX + 1];
+
+	for (size_t i = 0; i < n; i++)
+		text[i] = p[i] >= 0x20 && p[i] < 0x7f ? (char)p[i] : '?';
+	text[n] = 0;
+	return text;
+}
+
 static void on_checker_end(struct watch *w, uint32_t events)
 {
 	struct checker *c = (struct checker *)((char *)w - offsetof(struct checker, end));
 	struct generation *g = c->generation;
 	struct sandbox *b = g->sandbox;
-	uint8_t said[GENERATION_DIGEST_LEN + SIGNATURE_KEY_LEN + 1];
+	uint8_t said[CHECKER_TEXT_MAX];
 	ssize_t n;
 	int status = 0;
 
@@ -261,7 +273,7 @@ static void on_checker_end(struct watch *w, uint32_t events)
 		/* a crash of the checker is a refusal */
 		if (WIFSIGNALED(status))
 			log_error("the checker of sandbox %s ended by signal %d%s", b->name, WTERMSIG(status), WTERMSIG(status) == SIGSYS ? " (a system call outside its row)" : "");
-		refuse(g, "the compiled policy is damaged or of another format version: it is refused. Compile it again with `sallyport policy compile`");
+		refuse(g, n > GENERATION_DIGEST_LEN + SIGNATURE_KEY_LEN ? beyond(said, (size_t)n) : "the compiled policy is damaged or of another format version: it is refused. Compile it again with `sallyport policy compile`");
 		return;
 	}
 	memcpy(g->digest, said, GENERATION_DIGEST_LEN);
@@ -277,7 +289,7 @@ static void on_checker_late(struct timer *t)
 }
 
 /* An own sealed copy: what was checked is what is used, whatever the caller does to its file. */
-static int seal_copy(int fd, struct err *err)
+int generation_seal(int fd, struct err *err)
 {
 	struct stat st;
 	int out = memfd_create("sallyport-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -310,7 +322,9 @@ static int start_checker(struct generation *g, struct err *err)
 	struct supervisor *s = g->sandbox->sup;
 	struct checker *c = must_calloc(1, sizeof(*c));
 
-	if (child_spawn(ROLE_CHECKER, s->start.program_dir_fd, proc_uid(s, ROLE_CHECKER, 0), g->table_fd, &c->child, err) < 0) {
+	const int tables[] = { g->table_fd, g->sandbox->boundary_fd };
+
+	if (child_spawn(ROLE_CHECKER, s->start.program_dir_fd, proc_uid(s, ROLE_CHECKER, 0), tables, tables[1] >= 0 ? 2 : 1, &c->child, err) < 0) {
 		free(c);
 		return -1;
 	}
@@ -325,7 +339,7 @@ void generation_add(struct sandbox *b, struct generation *g)
 {
 	struct generation **end = &b->generations;
 	struct err err = ERR_INIT;
-	int sealed = seal_copy(g->table_fd, &err);
+	int sealed = generation_seal(g->table_fd, &err);
 
 	g->sandbox = b;
 	g->number = ++b->sup->next_generation;

@@ -88,6 +88,9 @@ static void send_start(struct proc *p)
 		fds[n++] = s->start.chain_key_fd;
 		lseek(s->start.chain_key_fd, 0, SEEK_SET);
 		break;
+	case ROLE_SECRETS:
+		fds[n++] = s->start.placeholder_key_fd;
+		break;
 	case ROLE_WORKER:
 		fds[n++] = s->start.trust_fd;
 		break;
@@ -118,16 +121,24 @@ static void say_sandbox(struct proc *p, struct sandbox *b, struct generation *g)
 {
 	struct msg_sandbox m = { .sandbox = b->id, .generation = g->number, .flags = b->flags | g->flags };
 	struct msg_sandbox_ref ref = { b->id, g->number };
-	int fds[1 + MSG_LISTENERS_MAX] = { g->table_fd };
+	int fds[3 + MSG_LISTENERS_MAX] = { g->table_fd };
 	unsigned n = 1;
+
+	if (b->boundary_fd >= 0) {
+		m.boundary = 1;
+		fds[n++] = b->boundary_fd;
+	}
 
 	memcpy(m.name, b->name, sizeof(m.name));
 	memcpy(m.table_digest, g->digest, sizeof(m.table_digest));
 	if (p->role == ROLE_WORKER && (b->told & 1u << ROLE_WORKER) == 0) {
+		m.meter = 1;
+		fds[n++] = b->meter_fd;
 		for (unsigned i = 0; i < b->listener_n; i++) {
 			m.kinds[m.listeners++] = b->kinds[i];
 			fds[n++] = b->listeners[i];
 		}
+		sandbox_tell_placeholders(b, p);
 	}
 	if (p->role == ROLE_SECRETS) { /* the sources first: a release never meets half a sandbox */
 		if (g->env_fd >= 0)
@@ -296,6 +307,10 @@ static void about_sandbox(struct proc *p, const struct ipc_msg *m)
 			generation_retire(g);
 		return;
 	}
+	if (m->type == MSG_PLACEHOLDERS) {
+		sandbox_placeholders(b, str_mk(m->data + sizeof(r), m->len - sizeof(r)));
+		return;
+	}
 	printable(words, sizeof(words), m->data + sizeof(r), m->len - sizeof(r));
 	snprintf(text, sizeof(text), "the %s refused the policy: %s", role_name(p->role), words);
 	generation_refused(g, text);
@@ -336,9 +351,16 @@ static void on_role(struct ipc *c, const struct ipc_msg *m)
 		if (p->sandbox->finishing)
 			control_finished(p->sandbox);
 		break;
+	case MSG_MISUSE: /* the worker has looked: the policy wants it so */
+		if (p->sandbox == NULL || p->sandbox->gone)
+			break;
+		control_stop(p->sandbox, "placeholder_misuse");
+		sandbox_revoke(p->sandbox, "sandbox stopped: a placeholder was misused (on_misuse: stop_sandbox)");
+		break;
 	case MSG_SANDBOX_OK:
 	case MSG_SANDBOX_BAD:
 	case MSG_RETIRED:
+	case MSG_PLACEHOLDERS:
 		about_sandbox(p, m);
 		break;
 	default:
@@ -464,7 +486,7 @@ void proc_start(struct proc *p)
 	if (s->shutting_down || p->child.pid != 0)
 		return;
 	p->started_ms = loop_now_ms(s->loop);
-	if (child_spawn(p->role, s->start.program_dir_fd, proc_uid(s, p->role, p->slot), -1, &p->child, &err) < 0) {
+	if (child_spawn(p->role, s->start.program_dir_fd, proc_uid(s, p->role, p->slot), NULL, 0, &p->child, &err) < 0) {
 		log_limited(&limit, "error: %s", err.text);
 		p->child.pid = 0;
 		restart_later(p);

@@ -20,13 +20,15 @@
 
 #include "../../common/base/ip.h"
 #include "../../common/base/must.h"
+#include "../../common/policy/format.h"
+#include "../../common/policy/image.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
 #include "../../common/sys/statedir.h"
 #include "supervisor.h"
 
 #define TRUST_MAX (64u << 20)
-#define CHAIN_KEY_LEN 32
+#define KEY_LEN 32
 #define LOCK_WAIT_MS 6000 /* for one that is on its way out */
 
 static int make_dir(const char *path, mode_t mode, struct err *err)
@@ -119,13 +121,13 @@ static int lock_state(struct startup *s, struct err *err)
 }
 
 /* Runs `sallyport-ca ARG...` and waits; in/out: -1 or descriptors for its standard input and output. */
-static int run_ca(struct startup *s, char *const argv[], int in, int out, struct err *err)
+static int run_beside(struct startup *s, char *const argv[], int in, int out, struct err *err)
 {
 	int status;
 	pid_t pid = fork();
 
 	if (pid < 0)
-		return err_errno(err, "cannot start sallyport-ca");
+		return err_errno(err, "cannot start %s", argv[0]);
 	if (pid == 0) {
 		char *envp[] = { NULL };
 		int dir = fcntl(s->program_dir_fd, F_DUPFD_CLOEXEC, 10);
@@ -134,14 +136,14 @@ static int run_ca(struct startup *s, char *const argv[], int in, int out, struct
 			dup2(in, 0);
 		if (out >= 0)
 			dup2(out, 1);
-		syscall(SYS_execveat, dir, "sallyport-ca", argv, envp, 0);
+		syscall(SYS_execveat, dir, argv[0], argv, envp, 0);
 		_exit(126);
 	}
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
-			return err_errno(err, "sallyport-ca");
+			return err_errno(err, "%s", argv[0]);
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-		return err_set(err, EIO, "sallyport-ca %s failed (see its words above)", argv[1]);
+		return err_set(err, EIO, "%s %s failed (see its words above)", argv[0], argv[1]);
 	return 0;
 }
 
@@ -155,7 +157,7 @@ static int open_ca(struct startup *s, struct err *err)
 	if (!key) {
 		if (other)
 			return err_set(err, ENOENT, "%s/ca/ca.key is missing beside existing state; no new CA is made silently. Restore the key; if it is lost for good, `sallyport ca rotate --drop-old` makes a CA that nobody trusts yet", s->state_dir);
-		if (run_ca(s, argv, -1, -1, err) < 0)
+		if (run_beside(s, argv, -1, -1, err) < 0)
 			return -1;
 	}
 	return cas_open(s, err);
@@ -194,11 +196,39 @@ static int give_audit(struct startup *s, uid_t audit_uid, struct err *err)
 	return ret;
 }
 
+/* A key of KEY_LEN octets in dir, made when it is not there. -1: err tells. */
+static int open_key(int dir, const char *name, const char *shown, struct err *err)
+{
+	uint8_t key[KEY_LEN];
+	struct stat st;
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd >= 0) {
+		random_fill(key, sizeof(key));
+		if (write(fd, key, sizeof(key)) != (ssize_t)sizeof(key) || fsync(fd) != 0) {
+			err_errno(err, "cannot write %s", shown);
+			close(fd);
+			unlinkat(dir, name, 0);
+			return -1;
+		}
+		close(fd);
+		explicit_bzero(key, sizeof(key));
+	} else if (errno != EEXIST) {
+		return err_errno(err, "cannot make %s", shown);
+	}
+	fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return err_errno(err, "cannot open %s", shown);
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == KEY_LEN && st.st_uid == geteuid() && !(st.st_mode & 077))
+		return fd;
+	close(fd);
+	return err_set(err, EPERM, "%s must be %d octets that belong to uid %u with mode 0600", shown, KEY_LEN, (unsigned)geteuid());
+}
+
 static int open_audit(struct startup *s, uid_t audit_uid, struct err *err)
 {
-	uint8_t key[CHAIN_KEY_LEN];
+	char shown[sizeof(s->state_dir) + 32];
 	struct stat st;
-	int fd;
 
 	if (mkdirat(s->state_fd, "audit", 0700) != 0 && errno != EEXIST)
 		return err_errno(err, "cannot make %s/audit", s->state_dir);
@@ -209,26 +239,19 @@ static int open_audit(struct startup *s, uid_t audit_uid, struct err *err)
 		return -1;
 	if (fstatat(s->audit_dir_fd, "chain.key", &st, AT_SYMLINK_NOFOLLOW) != 0 && fstatat(s->audit_dir_fd, "audit.jsonl", &st, AT_SYMLINK_NOFOLLOW) == 0)
 		return err_set(err, ENOENT, "%s/audit/chain.key is missing beside existing records; a new key would break their chain. Restore it, or move %s/audit away to begin another chain", s->state_dir, s->state_dir);
-	fd = openat(s->audit_dir_fd, "chain.key", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd >= 0) {
-		random_fill(key, sizeof(key));
-		if (write(fd, key, sizeof(key)) != (ssize_t)sizeof(key) || fsync(fd) != 0) {
-			err_errno(err, "cannot write %s/audit/chain.key", s->state_dir);
-			close(fd);
-			unlinkat(s->audit_dir_fd, "chain.key", 0);
-			return -1;
-		}
-		close(fd);
-		explicit_bzero(key, sizeof(key));
-	} else if (errno != EEXIST) {
-		return err_errno(err, "cannot make %s/audit/chain.key", s->state_dir);
-	}
-	s->chain_key_fd = openat(s->audit_dir_fd, "chain.key", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (s->chain_key_fd < 0)
-		return err_errno(err, "cannot open %s/audit/chain.key", s->state_dir);
-	if (fstat(s->chain_key_fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size != CHAIN_KEY_LEN || st.st_uid != geteuid() || (st.st_mode & 077))
-		return err_set(err, EPERM, "%s/audit/chain.key must be %d octets that belong to uid %u with mode 0600", s->state_dir, CHAIN_KEY_LEN, (unsigned)geteuid());
-	return 0;
+	snprintf(shown, sizeof(shown), "%s/audit/chain.key", s->state_dir);
+	s->chain_key_fd = open_key(s->audit_dir_fd, "chain.key", shown, err);
+	return s->chain_key_fd < 0 ? -1 : 0;
+}
+
+/* What placeholders are derived from: without it, all of them are others from now on, and what a tool stored is of no use. */
+static int open_placeholder_key(struct startup *s, struct err *err)
+{
+	char shown[sizeof(s->state_dir) + 32];
+
+	snprintf(shown, sizeof(shown), "%s/placeholder.key", s->state_dir);
+	s->placeholder_key_fd = open_key(s->state_fd, "placeholder.key", shown, err);
+	return s->placeholder_key_fd < 0 ? -1 : 0;
 }
 
 static int pack_trust(struct startup *s, struct err *err)
@@ -245,7 +268,7 @@ static int pack_trust(struct startup *s, struct err *err)
 		in = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	}
 	out = memfd_create("sallyport-trust", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (out < 0 || run_ca(s, argv, in, out, err) < 0) {
+	if (out < 0 || run_beside(s, argv, in, out, err) < 0) {
 		close(in);
 		return out < 0 ? err_errno(err, "memfd") : err_wrap(err, "trust anchors %s", file);
 	}
@@ -254,6 +277,37 @@ static int pack_trust(struct startup *s, struct err *err)
 		return err_set(err, EIO, "the packed trust anchors are unusable");
 	s->trust_fd = out;
 	return 0;
+}
+
+/* The operator's boundary: compiled anew at each start, unless it is a table already. What it is is looked at by checkers. */
+static int open_boundary(struct startup *s, struct err *err)
+{
+	char out[4200];
+	char *argv[] = { (char *)"sallyport-policy", (char *)"compile", (char *)"-o", out, s->config.boundary, NULL };
+	const char *table = s->config.boundary;
+	uint8_t magic[4] = { 0 };
+	int fd = open(s->config.boundary, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), null, ret;
+
+	if (fd < 0)
+		return err_errno(err, "cannot open the boundary %s", s->config.boundary);
+	if (pread(fd, magic, sizeof(magic), 16) != (ssize_t)sizeof(magic) || le32(magic) != IMAGE_MAGIC) {
+		close(fd);
+		snprintf(out, sizeof(out), "%s/policies/.boundary.%d", s->state_dir, (int)getpid());
+		null = open("/dev/null", O_RDWR | O_CLOEXEC);
+		ret = run_beside(s, argv, null, -1, err);
+		if (null >= 0)
+			close(null);
+		if (ret < 0)
+			return err_wrap(err, "the boundary %s", s->config.boundary);
+		table = out;
+		fd = open(out, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		unlink(out);
+		if (fd < 0)
+			return err_errno(err, "cannot open %s", table);
+	}
+	s->boundary_fd = generation_seal(fd, err);
+	close(fd);
+	return s->boundary_fd < 0 ? err_wrap(err, "the boundary %s", s->config.boundary) : 0;
 }
 
 int startup_open_credentials(const struct startup *s, struct err *err)
@@ -322,7 +376,7 @@ int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, s
 	s->program_dir_fd = open(self[0] ? self : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (s->program_dir_fd < 0)
 		return err_errno(err, "cannot open %s", self);
-	if (open_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, audit_uid, err) < 0 || pack_trust(s, err) < 0)
+	if (open_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, audit_uid, err) < 0 || open_placeholder_key(s, err) < 0 || pack_trust(s, err) < 0)
 		return -1;
 	if (s->config.proxy_credentials[0] != 0) {
 		int fd = startup_open_credentials(s, err);
@@ -336,5 +390,8 @@ int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, s
 		read_resolv_conf(s->config.dns);
 	if ((mkdirat(s->state_fd, "policies", 0700) != 0 && errno != EEXIST) || (mkdirat(s->state_fd, "sandboxes", 0700) != 0 && errno != EEXIST))
 		return err_errno(err, "cannot make directories in %s", s->state_dir);
+	s->boundary_fd = -1;
+	if (s->config.boundary[0] != 0 && open_boundary(s, err) < 0)
+		return -1;
 	return 0;
 }

@@ -43,6 +43,8 @@ struct config { /* gateway.yaml */
 	char proxy[300];        /* "via HOST PORT gateway|proxy\n": everything goes by that one; empty: directly */
 	char proxy_credentials[4096]; /* file; empty: none */
 	uint32_t uid_base;
+	char boundary[4096];    /* a policy, or a table, that no other can exceed; empty: none */
+	bool observe;           /* policies may observe */
 	uint8_t signers[SIGNERS_MAX][SIGNATURE_KEY_LEN]; /* require_signed; none: whoever brings a policy */
 	unsigned signer_n;
 	struct folder folders[FOLDERS_MAX];
@@ -63,7 +65,8 @@ struct ca_files { /* one CA, by descriptor: cas.c */
 struct startup { /* what the start found, all of it opened before work begins */
 	char state_dir[4096], run_dir[4096];
 	int state_fd, run_fd, lock_fd, program_dir_fd;
-	int audit_dir_fd, chain_key_fd, trust_fd;
+	int audit_dir_fd, chain_key_fd, placeholder_key_fd, trust_fd;
+	int boundary_fd; /* config.boundary, compiled; -1: none */
 	struct ca_files *cas; /* newest first; one at least */
 	struct config config;
 	bool as_root, auto_end;
@@ -122,13 +125,16 @@ struct generation { /* generations.c */
 struct sandbox {
 	struct sandbox *next;
 	struct supervisor *sup;
-	uint32_t id, flags; /* which CA */
+	uint32_t id, flags; /* which CA; whether its policy may observe */
+	int boundary_fd;    /* sealed; -1: none. Of all its generations */
+	int meter_fd;       /* counters of its limits, which its workers hand on: meter.h */
 	char name[MSG_NAME_MAX];
 	struct generation *generations, *in_force; /* oldest first; at most one of them is newer than the one in force */
 	int listeners[MSG_LISTENERS_MAX];
 	uint8_t kinds[MSG_LISTENERS_MAX];
 	unsigned listener_n;
 	struct proc *worker;
+	struct buf placeholders; /* as secrets told them: common/placeholder.h */
 	unsigned told;         /* bit per role: knows of it, and has a link to its worker */
 	bool announced, answered, gone;
 	struct control_client *owner;  /* its connection is the sandbox's life; NULL with keep */
@@ -187,6 +193,9 @@ void proc_stop(struct proc *p, const struct msg_sandbox_ref *gone);
 /* False: it cannot take it. A role that lives and does not keep up is ended: its next life is told everything anew. */
 bool proc_say(struct proc *p, enum msg_type type, uint32_t generation, const void *d, size_t n, const void *d2, size_t n2, const int *fds, unsigned fd_n);
 
+/* generations.c */
+int generation_seal(int fd, struct err *err); /* an own copy of a table that nobody can change; -1 + err */
+
 /* sandboxes.c */
 /* b's fields are filled. Checks g, tells the roles, gives it a worker; control_registered follows. Takes b and g. */
 void sandbox_add(struct supervisor *s, struct sandbox *b, struct generation *g);
@@ -194,6 +203,8 @@ void sandbox_announce(struct sandbox *b); /* its first generation is checked */
 void sandbox_started(struct sandbox *b);  /* and in force */
 void sandbox_revoke(struct sandbox *b, const char *why); /* b is gone afterwards, or as soon as its checker has ended */
 void sandbox_refuse(struct sandbox *b, const char *text); /* the same, and register is answered so */
+void sandbox_placeholders(struct sandbox *b, struct str list); /* from secrets, before it acknowledges */
+void sandbox_tell_placeholders(struct sandbox *b, struct proc *worker);
 struct sandbox *sandbox_find(struct supervisor *s, uint32_t id);
 void sandbox_free(struct sandbox *b);
 
@@ -231,6 +242,7 @@ void cas_forget(struct supervisor *s);            /* closes those that no sandbo
 /* control.c */
 struct control *control_new(struct supervisor *s, struct err *err);
 void control_finished(struct sandbox *b); /* finish is answered with what is known; b is gone afterwards */
+void control_stop(struct sandbox *b, const char *reason); /* its launcher is told to end it */
 void control_close(struct control *c); /* no new callers; those that are there keep their connection */
 void control_registered(struct sandbox *b, const char *error); /* NULL: in force */
 void control_reloaded(struct sandbox *b, const struct generation *g, const char *error); /* g is in force, or error says why none is */

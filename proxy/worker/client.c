@@ -20,6 +20,7 @@
 
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
+#include "../exchange/websocket.h"
 #include "../http/hello.h"
 #include "client.h"
 
@@ -292,6 +293,8 @@ static int hello_decide(struct client *cl, SSL *ssl, int *alert)
 		if (!canon_host(sni, false, &h, &reason) || h.ip.family != 0)
 			return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_MALFORMED_REQUEST, "sni");
 		snprintf(cl->ident.sni, sizeof(cl->ident.sni), "%s", h.text);
+		if (creds_name_trips(cl->w->creds, &h, "a placeholder stands in the server name of a ClientHello"))
+			return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_PLACEHOLDER_MISUSE, "sni");
 		if (cl->ident.known && strcmp(h.text, cl->ident.host.text) != 0)
 			return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_IDENTITY_MISMATCH, "sni_mismatch");
 		cl->ident.host = h;
@@ -563,7 +566,7 @@ static void process(struct conn *c)
 		conn_fill(c);
 		cl->lingered += buf_len(&c->in);
 		buf_clear(&c->in);
-		if (c->eof || c->failed || cl->lingered > LIMIT_LINGER_BYTES)
+		if ((c->eof && buf_len(&c->out) == 0) || c->failed || cl->lingered > LIMIT_LINGER_BYTES)
 			client_end(cl, c->failed || cl->lingered > LIMIT_LINGER_BYTES);
 		else if (c->more)
 			conn_yield(c);
@@ -576,6 +579,7 @@ static void process(struct conn *c)
 static bool host_begin(void *arg, struct exchange *x, enum refusal_code *code)
 {
 	struct worker *w = arg;
+	struct str method = exchange_method(x);
 	struct buf b = { 0 };
 
 	*code = REFUSAL_AUDIT_UNAVAILABLE;
@@ -585,7 +589,7 @@ static bool host_begin(void *arg, struct exchange *x, enum refusal_code *code)
 	record_s(&b, REC_KIND, STR("request"));
 	record_s(&b, REC_REQUEST_ID, str_of(x->request_id));
 	record_u(&b, REC_TIME_MS, x->start_ms);
-	record_s(&b, REC_METHOD, str_mk(x->req.method.p, x->req.method.n > 32 ? 32 : x->req.method.n));
+	record_s(&b, REC_METHOD, str_mk(method.p, method.n > 32 ? 32 : method.n));
 	record_s(&b, REC_HOST, x->ident != NULL && x->ident->known ? str_mk(x->ident->host.text, x->ident->host.len) : STR_NONE);
 	record_s(&b, REC_PATH, str_mk(x->req.path.p, x->req.path.n > 120 ? 120 : x->req.path.n));
 	x->slot = reporter_slot(w->rep, &b);
@@ -621,11 +625,51 @@ static void host_record(void *arg, struct exchange *x, const struct buf *fields)
 	reporter_record(w->rep, policy_of_generation(w, x->generation), x->slot, fields);
 }
 
+static const struct placeholders *host_placeholders(void *arg) { return creds_placeholders(((struct worker *)arg)->creds); }
+static void host_misuse(void *arg, struct str secret) { creds_misuse(((struct worker *)arg)->creds, secret); }
 static void host_event(void *arg, const struct buf *fields) { reporter_record(((struct worker *)arg)->rep, NULL, INFLIGHT_NO_SLOT, fields); }
+
+static void host_equip(void *arg, struct exchange *x)
+{
+	struct worker *w = arg;
+
+	x->meter = &w->meter;
+	x->observe = w->observe;
+}
 
 static void host_over(void *arg, struct exchange *x) { policy_release(policy_of_generation(arg, x->generation)); }
 
-const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event, host_over };
+static bool host_websocket(void *arg, struct exchange *x, bool begins)
+{
+	struct worker *w = arg;
+	struct websocket *ws = x->ws;
+
+	if (!begins) {
+		*(ws->prev != NULL ? &ws->prev->ws->next : &w->websockets) = ws->next;
+		if (ws->next != NULL)
+			ws->next->ws->prev = ws->prev;
+		w->websocket_n--;
+		return true;
+	}
+	if (w->websocket_n >= LIMIT_WEBSOCKETS)
+		return false;
+	ws->next = w->websockets;
+	if (ws->next != NULL)
+		ws->next->ws->prev = x;
+	w->websockets = x;
+	w->websocket_n++;
+	return true;
+}
+
+void websockets_decide_again(struct worker *w)
+{
+	for (struct exchange *x = w->websockets, *next; x != NULL; x = next) {
+		next = x->ws->next;
+		websocket_redecide(x, w->table);
+	}
+}
+
+const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event, host_equip, host_over, host_placeholders, host_misuse, host_websocket };
 
 /* --- time-outs ----------------------------------------------------------------------------------------------------- */
 
@@ -641,15 +685,7 @@ void clients_slots_freed(struct worker *w)
 
 void clients_policy_changed(struct worker *w)
 {
-	for (struct conn *c = w->clients.head, *next; c != NULL; c = next) {
-		struct client *cl = (struct client *)c;
-
-		next = c->next;
-		if (cl->x != NULL)
-			exchange_policy_changed(cl->x, w->table);
-		else if (cl->h2 != NULL)
-			client_h2_policy_changed(cl);
-	}
+	websockets_decide_again(w);
 	tunnels_decide_again(w, w->table);
 }
 

@@ -28,6 +28,7 @@ struct client {
 	bool crlf_skipped, awaits_slot; /* awaits_slot: a request waits until its record can be begun */
 	bool keep;          /* of the request in progress */
 	bool chunked, is_head;
+	bool switched;      /* the request in progress is a WebSocket, and open */
 	size_t scan;
 	uint64_t head_ms; /* since when a head is unfinished, as the sweep saw it; 0: none is */
 	struct h1_body body;
@@ -67,5 +68,4 @@ void client_h2_start(struct client *cl);
 void client_h2(struct client *cl);      /* process */
 void client_h2_gone(struct client *cl); /* its exchanges are told; frees h2 */
 void client_h2_sweep(struct client *cl, uint64_t now);
-void client_h2_policy_changed(struct client *cl);
 #endif

@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "../exchange/credential.h"
 #include "client.h"
 
 void client_connected(struct client *cl)
@@ -42,6 +43,10 @@ static void connect_request(struct client *cl, struct exchange *x)
 		exchange_refuse(x, REFUSAL_AUDIT_UNAVAILABLE, "requests cannot be recorded at the moment, so none is let through");
 		return;
 	}
+	x->client_must_close = true; /* RFC 9931: nothing more is parsed after a refused CONNECT */
+	if (!credential_trip(x))
+		return;
+	x->client_must_close = false;
 	if (decide_tunnel(cl->w->table, SCHEME_TCP, str_mk(x->chost.text, x->chost.len), x->port, x->start_ms / 1000, &d, &o)) {
 		cl->ident.known = true;
 		cl->ident.host = x->chost;
@@ -59,7 +64,7 @@ static void connect_request(struct client *cl, struct exchange *x)
 	}
 	if (found == 0 && !cl->w->explain_denials) {
 		snprintf(text, sizeof(text), "no destination of this sandbox's policy is %s on port %u", x->chost.text, x->port);
-		x->client_must_close = true; /* RFC 9931: nothing more is parsed after a refused CONNECT */
+		x->client_must_close = true;
 		exchange_refuse(x, REFUSAL_DESTINATION_DENIED, text);
 		return;
 	}
@@ -114,7 +119,7 @@ static bool next_request(struct client *cl)
 	cl->scan = 0;
 	cl->head_ms = 0;
 	cl->crlf_skipped = false;
-	cl->keep = cl->chunked = cl->is_head = cl->body_left = false;
+	cl->keep = cl->chunked = cl->is_head = cl->body_left = cl->switched = false;
 	if (n < 0) {
 		exchange_malformed(x, &f);
 		return false;
@@ -213,7 +218,12 @@ void client_h1(struct client *cl)
 		conn_yield(c); /* more content is there: others get their turn first */
 		return;
 	}
-	if (c->failed || c->eof) {
+	if (cl->switched && cl->x != NULL && c->eof_clean && !c->failed) {
+		if (cl->body_left && !c->paused) { /* it says no more; what it is told still arrives */
+			cl->body_left = false;
+			exchange_request_end(cl->x, NULL);
+		}
+	} else if (c->failed || c->eof) {
 		if (cl->x == NULL && cl->awaits_slot && !c->failed)
 			return; /* served, or found gone, when there is a slot */
 		if (cl->x == NULL && buf_len(&c->in) > 0 && c->eof_clean && !c->failed) {
@@ -238,6 +248,11 @@ static void half_head(struct client_half *h, const struct http_response *r, enum
 	struct client *cl = of(h);
 
 	cl->chunked = framing == HTTP_BODY_CHUNKED && !cl->is_head;
+	if (r->status == 101) {
+		cl->switched = cl->body_left = true;
+		cl->keep = false;
+		h1_body_init(&cl->body, HTTP_BODY_CLOSE, 0);
+	}
 	h1_write_response(&cl->c.out, r, framing, length, r->keep_alive, cl->is_head);
 	conn_flush_later(&cl->c);
 }

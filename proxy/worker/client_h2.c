@@ -86,7 +86,7 @@ static void stream_release(struct stream *cs)
 }
 
 /* The exchange of a request, which takes its head. */
-static struct stream *stream_new(struct client *cl, struct h2_stream *st, struct http_request *r, struct arena *a)
+static struct stream *stream_new(struct client *cl, struct h2_stream *st, const struct http_request *r, struct arena *a)
 {
 	struct stream *cs = must_calloc(1, sizeof(*cs));
 	struct client_h2 *h = cl->h2;
@@ -185,11 +185,16 @@ static void on_malformed(void *arg, struct h2_stream *st, struct http_request *r
 	exchange_malformed(cs->x, f);
 }
 
-/* Its head was not read; the client knows that it may try again. */
+/* One stream too many, its head unread; the client knows that it may try again. It is a request all the same, and recorded (L01). */
 static void on_refused(void *arg, uint32_t id)
 {
-	(void)arg;
+	static const struct http_request unread = { .version = HTTP_V_2 };
+	struct http_fault f = { 429, "limit_exceeded", "streams" };
+	struct arena a = { 0 };
+	struct stream *cs = stream_new(arg, NULL, &unread, &a);
+
 	(void)id;
+	exchange_malformed(cs->x, &f);
 }
 
 static void on_data(void *arg, struct h2_stream *st, const uint8_t *p, size_t n)
@@ -359,7 +364,7 @@ static bool half_full(struct client_half *h)
 {
 	struct stream *cs = of(h);
 
-	return cs->st != NULL && h2_full_at(cs->st, worker_out_high(cs->cl->w));
+	return cs->st != NULL && h2_full_at(cs->st, worker_out_high(cs->cl->w) / 2); /* there may be a hundred on a connection */
 }
 
 static void half_resume(struct client_half *h)
@@ -396,7 +401,7 @@ static const struct client_half_ops half_ops = { half_head, half_data, half_end,
 
 void client_h2_start(struct client *cl)
 {
-	struct h2_config c = { .scheme = STR("https"), .limits = h2_limits_default };
+	struct h2_config c = { .connect_protocol = true, .scheme = STR("https"), .limits = h2_limits_default };
 
 	cl->h2 = must_calloc(1, sizeof(*cl->h2));
 	cl->h2->s = h2_new(&c, &events, cl, now_ms(cl));
@@ -414,15 +419,6 @@ void client_h2_gone(struct client *cl)
 	cl->h2 = NULL;
 	h2_free(h->s);
 	free(h);
-}
-
-void client_h2_policy_changed(struct client *cl)
-{
-	for (struct stream *cs = cl->h2->first, *next; cs != NULL; cs = next) {
-		next = cs->next;
-		if (cs->x != NULL && !cs->waits)
-			exchange_policy_changed(cs->x, cl->w->table);
-	}
 }
 
 static void start_waiting(struct client *cl)

@@ -3,15 +3,18 @@
  * The values in use: what `secrets` released to this sandbox for (secret, destination, kind), kept as long as it said. A
  * value that has expired is asked for again; if that fails the request fails. Everything that was ever released here is
  * in the scrub set, rotated values too and those that a later policy does not bind, until the worker ends: an origin may
- * still echo them.
+ * still echo them. The key that SigV4 signs with goes nowhere: of its release only the session token is looked for.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "../../common/base/must.h"
+#include "../../common/policy/sandbox_spec.h"
+#include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
 #include "../../common/sys/secret.h"
 #include "../exchange/inject.h"
+#include "../exchange/sigv4.h"
 #include "worker.h"
 
 #define SHORT 16u     /* octets of a value below which it may be in responses by chance */
@@ -39,6 +42,9 @@ struct creds {
 	struct secret **seen;
 	size_t seen_n;
 	struct scrub_ref *ref;
+	struct placeholders *placeholders; /* a new list takes the place of the old one, which exchanges may still look at */
+	uint64_t name_told_ms;
+	bool misuse_told;
 };
 
 struct creds *creds_new(struct worker *w)
@@ -123,6 +129,16 @@ static void remember(struct creds *c, struct str v)
 	c->ref = NULL;
 }
 
+static void remember_released(struct creds *c, const struct cred *e, struct str text)
+{
+	struct sigv4_key k;
+
+	if (e->in.kind != INJECT_SIGV4)
+		remember(c, text);
+	else if (sigv4_key_read(text, &k) && k.session.n > 0)
+		remember(c, k.session);
+}
+
 static void wake(struct creds *c, struct cred *e)
 {
 	uint64_t *ids = e->waiting;
@@ -173,7 +189,7 @@ void creds_released(struct creds *c, const struct ipc_msg *m)
 				log_info("secret %.*s has fewer than %u octets: what looks like it by chance is overwritten in responses, too", (int)e->in.secret_name.n, e->in.secret_name.p, SHORT);
 			e->told = true;
 			e->until_ms = loop_now_ms(c->w->loop) + r->valid_ms;
-			remember(c, text);
+			remember_released(c, e, text);
 			form = inject_wire_form(&a, &e->in, text);
 			if (form.n > 0)
 				remember(c, form);
@@ -236,4 +252,77 @@ void creds_scrub_done(struct scrub_ref *r)
 		return;
 	scrub_set_free(r->set);
 	free(r);
+}
+
+/* --- placeholders -------------------------------------------------------------------------------------------------- */
+
+void creds_take_placeholders(struct creds *c, struct str list)
+{
+	struct placeholder *p = must_calloc(PLACEHOLDERS_MAX, sizeof(*p));
+	size_t n = 0;
+
+	while (n < PLACEHOLDERS_MAX && placeholder_next(&list, &p[n]))
+		n++;
+	c->placeholders = placeholders_new(p, n); /* a list comes when there is something new in it; the few old ones are never freed */
+	free(p);
+}
+
+const struct placeholders *creds_placeholders(const struct creds *c) { return c->placeholders; }
+
+struct name_hit {
+	const struct placeholders *set;
+	const struct placeholder *p;
+};
+
+static void on_name(void *arg, const struct placeholder_hit *h)
+{
+	struct name_hit *n = arg;
+
+	n->p = placeholders_at(n->set, h->which);
+}
+
+bool creds_name_trips(struct creds *c, const struct canon_host *name, const char *where)
+{
+	struct name_hit hit = { .set = c->placeholders };
+	char joined[CANON_HOST_MAX + 1];
+	struct buf b = { 0 };
+	size_t n = 0;
+
+	if (placeholders_count(c->placeholders) == 0)
+		return false;
+	placeholders_find(c->placeholders, str_mk(name->text, name->len), on_name, &hit);
+	for (size_t i = 0; i < name->len; i++) /* it may be cut in labels */
+		if (name->text[i] != '.')
+			joined[n++] = name->text[i];
+	placeholders_find(c->placeholders, str_mk(joined, n), on_name, &hit);
+	if (hit.p == NULL)
+		return false;
+	if (c->name_told_ms == 0 || loop_now_ms(c->w->loop) - c->name_told_ms > 1000) { /* questions come by the thousand */
+		c->name_told_ms = loop_now_ms(c->w->loop);
+		record_s(&b, REC_KIND, STR("finding"));
+		record_s(&b, REC_DECISION, STR("deny"));
+		record_s(&b, REC_CODE, STR("placeholder_misuse"));
+		record_s(&b, REC_HOST, str_mk(name->text, name->len));
+		record_s(&b, REC_SECRET, hit.p->secret);
+		record_s(&b, REC_MESSAGE, str_of(where));
+		record_u(&b, REC_TIME_MS, clock_wall_ms());
+		reporter_record(c->w->rep, NULL, INFLIGHT_NO_SLOT, &b);
+		buf_fini(&b);
+	}
+	creds_misuse(c, hit.p->secret);
+	return true;
+}
+
+void creds_misuse(struct creds *c, struct str secret)
+{
+	struct sandbox_spec *s;
+
+	if (c->misuse_told)
+		return;
+	s = must_malloc(sizeof(*s));
+	if (!sandbox_spec_load(c->w->policy->table, s) || str_eq(s->on_misuse, STR("stop_sandbox"))) {
+		c->misuse_told = true;
+		ipc_send(c->w->sup, MSG_MISUSE, 0, 0, secret.p, secret.n > 64 ? 64 : secret.n, NULL, 0);
+	}
+	free(s);
 }

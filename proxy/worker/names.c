@@ -138,6 +138,8 @@ static size_t answer(struct names *n, const uint8_t *p, size_t len, uint8_t out[
 	case DNS_OK:
 		break;
 	}
+	if (h->len > 0 && creds_name_trips(n->w->creds, h, "a placeholder stands in a DNS question"))
+		return dns_reply(p, len, &q, DNS_RC_NXDOMAIN, NULL, 0, out);
 	known = h->len > 0 && table_host_known(n->w->table, str_mk(h->text, h->len));
 	if (!reporter_ok(n->w->rep))
 		return dns_reply(p, len, &q, DNS_RC_SERVFAIL, NULL, 0, out);

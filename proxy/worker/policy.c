@@ -79,6 +79,7 @@ void policy_in_force(struct worker *w, struct table *t, const struct msg_sandbox
 	w->table = t;
 	w->generation = s->generation;
 	w->explain_denials = (s->flags & SANDBOX_EXPLAIN_DENIALS) != 0;
+	w->observe = (s->flags & SANDBOX_OBSERVE) != 0;
 	if (before == NULL)
 		return;
 	clients_policy_changed(w);

@@ -25,6 +25,7 @@
 #define ORIGIN_BUCKETS 256
 
 #define UNKNOWN_DIALS 4   /* toward an origin whose version is not known yet */
+#define SETTINGS_MS 3000  /* for the SETTINGS of an HTTP/2 connection that a WebSocket waits for */
 #define STREAMS_TYPICAL 100 /* that a new HTTP/2 connection is counted on for */
 
 enum origin_speaks { SPEAKS_UNKNOWN = 0, SPEAKS_H1, SPEAKS_H2 }; /* when last asked */
@@ -32,6 +33,7 @@ struct waiting {
 	struct waiting *next;
 	uint64_t since_ms;
 	struct exchange *x;
+	bool websocket; /* not over HTTP/2 without RFC 8441 */
 };
 struct origin {
 	struct origin *next;
@@ -43,12 +45,15 @@ struct origin {
 	struct dest dest;
 	struct canon_host host;
 	enum origin_speaks speaks;
-	bool h1_only; /* it said so */
+	bool h1_only; /* it said so, or h1_twin */
+	bool h1_twin; /* the same origin once more, for WebSockets while its HTTP/2 has none */
+	bool no_h2_websocket; /* when last asked */
 	struct upstream *idle, *h2;
 	size_t idle_n, h2_n;
 	struct waiting *wait, **wait_tail;
 	size_t wait_n, dials; /* exchanges that wait; connections on their way to being ready */
 	size_t uses; /* upstream objects, in whatever state */
+	size_t owed;          /* more that are to be made for them, see LIMIT_DIALS */
 	SSL_SESSION *session; /* newest ticket; used once */
 };
 struct upstreams {
@@ -56,6 +61,8 @@ struct upstreams {
 	struct origin *buckets[ORIGIN_BUCKETS];
 	struct upstream *dialing;
 	bool old_origins; /* of older policies */
+	size_t dialing_n;
+	bool owes; /* to some origin */
 };
 
 static void process(struct conn *c);
@@ -70,13 +77,13 @@ struct upstreams *upstreams_new(struct worker *w)
 	return u;
 }
 
-static struct origin *origin_of(struct upstreams *u, const struct upstream_want *want)
+static struct origin *origin_of(struct upstreams *u, const struct upstream_want *want, bool h1_twin)
 {
 	uint64_t h = hash_bytes(want->host.p, want->host.n) ^ ((uint64_t)want->port << 8 | want->scheme);
 	struct origin *o, **b = &u->buckets[h % ORIGIN_BUCKETS];
 
 	for (o = *b; o != NULL; o = o->next)
-		if (o->hash == h && o->port == want->port && o->scheme == want->scheme && o->dest.table == want->dest->table && o->dest_index == want->dest->index && str_eq(str_of(o->host.text), want->host))
+		if (o->hash == h && o->port == want->port && o->scheme == want->scheme && o->dest.table == want->dest->table && o->dest_index == want->dest->index && o->h1_twin == h1_twin && str_eq(str_of(o->host.text), want->host))
 			return o;
 	o = must_calloc(1, sizeof(*o));
 	o->hash = h;
@@ -91,7 +98,8 @@ static struct origin *origin_of(struct upstreams *u, const struct upstream_want 
 	if (!ip_parse(want->host, &o->host.ip))
 		o->host.ip.family = 0;
 	o->wait_tail = &o->wait;
-	o->speaks = o->scheme == SCHEME_HTTPS ? SPEAKS_UNKNOWN : SPEAKS_H1;
+	o->h1_twin = o->h1_only = h1_twin;
+	o->speaks = o->scheme == SCHEME_HTTPS && !h1_twin ? SPEAKS_UNKNOWN : SPEAKS_H1;
 	o->next = *b;
 	*b = o;
 	return o;
@@ -105,23 +113,44 @@ void upstreams_new_session(void *origin, SSL_SESSION *s)
 	o->session = s;
 }
 
-static struct exchange *next_waiting(struct origin *o)
+/* Takes it off the queue. */
+static struct exchange *take_waiting(struct origin *o, struct waiting **at)
 {
-	struct waiting *wt = o->wait;
-	struct exchange *x;
+	struct waiting *wt = *at;
+	struct exchange *x = wt->x;
 
-	if (wt == NULL)
-		return NULL;
-	x = wt->x;
-	o->wait = wt->next;
-	if (o->wait == NULL)
-		o->wait_tail = &o->wait;
+	*at = wt->next;
+	if (*at == NULL)
+		o->wait_tail = at;
 	o->wait_n--;
 	free(wt);
 	return x;
 }
 
-struct exchange *upstream_next_waiting(struct upstream *u) { return u->h2 != NULL && u->origin->h1_only ? NULL : next_waiting(u->origin); }
+static struct exchange *next_waiting(struct origin *o) { return o->wait != NULL ? take_waiting(o, &o->wait) : NULL; }
+
+static void wait_for(struct origin *o, struct exchange *x, bool websocket, uint64_t since_ms)
+{
+	struct waiting *wt = must_malloc(sizeof(*wt));
+
+	*wt = (struct waiting){ .x = x, .since_ms = since_ms, .websocket = websocket };
+	*o->wait_tail = wt;
+	o->wait_tail = &wt->next;
+	o->wait_n++;
+}
+
+struct exchange *upstream_next_waiting(struct upstream *u)
+{
+	struct waiting **p = &u->origin->wait;
+
+	if (u->h2 == NULL)
+		return next_waiting(u->origin);
+	if (u->origin->h1_only)
+		return NULL;
+	while (*p != NULL && (*p)->websocket && upstream_h2_websocket(u) != H2_WS_YES)
+		p = &(*p)->next;
+	return *p != NULL ? take_waiting(u->origin, p) : NULL;
+}
 
 void upstream_free_again(struct upstream *u, bool reused)
 {
@@ -162,8 +191,8 @@ static void unlink_idle(struct upstream *u)
 static size_t hopes(const struct origin *o)
 {
 	if (o->speaks == SPEAKS_H1)
-		return o->dials;
-	return o->dials > 0 || o->h2 != NULL ? SIZE_MAX : 0;
+		return o->dials + o->owed;
+	return o->dials + o->owed > 0 || o->h2 != NULL ? SIZE_MAX : 0;
 }
 
 /*
@@ -188,6 +217,7 @@ static void undial(struct upstream *u)
 	*u->prev_dialing = u->next_dialing;
 	if (u->next_dialing != NULL)
 		u->next_dialing->prev_dialing = u->prev_dialing;
+	u->all->dialing_n--;
 	handle_free(&u->w->handles, u->dial_id);
 }
 
@@ -215,6 +245,7 @@ static bool dial(struct upstreams *us, struct origin *o)
 	if (us->dialing != NULL)
 		us->dialing->prev_dialing = &u->next_dialing;
 	us->dialing = u;
+	us->dialing_n++;
 	o->dials++;
 	o->uses++;
 	return true;
@@ -237,7 +268,15 @@ static size_t dials_wanted(const struct origin *o)
 
 static void dial_for_waiting(struct upstreams *us, struct origin *o)
 {
-	while (o->dials < dials_wanted(o)) {
+	size_t wanted;
+
+	o->owed = 0;
+	while (o->dials < (wanted = dials_wanted(o))) {
+		if (us->dialing_n >= LIMIT_DIALS) {
+			o->owed = wanted - o->dials;
+			us->owes = true;
+			return;
+		}
 		if (!dial(us, o)) {
 			fail_hopeless(o, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects is down");
 			return;
@@ -245,11 +284,23 @@ static void dial_for_waiting(struct upstreams *us, struct origin *o)
 	}
 }
 
-static struct upstream *h2_with_room(const struct origin *o)
+/* One was answered: there is room for others. */
+static void dial_owed(struct upstreams *us)
+{
+	if (!us->owes)
+		return;
+	us->owes = false;
+	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
+		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next)
+			if (o->owed > 0)
+				dial_for_waiting(us, o);
+}
+
+static struct upstream *h2_with_room(const struct origin *o, bool websocket)
 {
 	struct upstream *u = o->h1_only ? NULL : o->h2;
 
-	while (u != NULL && !upstream_h2_may_open(u))
+	while (u != NULL && (!upstream_h2_may_open(u) || (websocket && upstream_h2_websocket(u) != H2_WS_YES)))
 		u = u->next;
 	return u;
 }
@@ -259,6 +310,7 @@ static void ready(struct upstream *u)
 {
 	struct origin *o = u->origin;
 	const unsigned char *alpn = NULL;
+	struct exchange *x;
 	unsigned n = 0;
 
 	o->dials--;
@@ -277,7 +329,7 @@ static void ready(struct upstream *u)
 		return;
 	}
 	o->speaks = SPEAKS_H2;
-	if (o->wait == NULL && h2_with_room(o) != NULL) {
+	if (o->wait == NULL && h2_with_room(o, false) != NULL) {
 		conn_close(&u->c); /* made while nobody knew that one is enough */
 		return;
 	}
@@ -286,7 +338,42 @@ static void ready(struct upstream *u)
 	o->h2_n++;
 	u->state = UP_H2;
 	upstream_h2_start(u);
+	while (upstream_h2_may_open(u) && (x = next_waiting(o)) != NULL) /* before more connections are made for them */
+		upstream_h2_give(u, x);
 	dial_for_waiting(u->all, o);
+}
+
+static struct upstream *idle_h1(struct origin *o)
+{
+	while (o->idle != NULL) {
+		struct upstream *u = o->idle;
+
+		unlink_idle(u);
+		if (!u->c.rdhup && !u->c.eof && !u->c.failed && buf_len(&u->c.in) == 0)
+			return u;
+		conn_close(&u->c);
+	}
+	return NULL;
+}
+
+/* WebSockets that wait for an HTTP/2 connection go to HTTP/1.1 instead, and so do later ones. */
+static void websockets_to_h1(struct upstreams *us, struct origin *o)
+{
+	struct upstream_want same = { .dest = &o->dest, .scheme = o->scheme, .host = str_mk(o->host.text, o->host.len), .port = o->port };
+	struct origin *twin = origin_of(us, &same, true);
+
+	o->no_h2_websocket = true;
+	for (struct waiting **p = &o->wait; *p != NULL;) {
+		uint64_t since = (*p)->since_ms;
+
+		if ((*p)->websocket)
+			wait_for(twin, take_waiting(o, p), true, since);
+		else
+			p = &(*p)->next;
+	}
+	for (struct upstream *u; twin->wait != NULL && (u = idle_h1(twin)) != NULL;)
+		upstream_h1_give(u, next_waiting(twin), true);
+	dial_for_waiting(us, twin);
 }
 
 void upstream_h1_required(struct upstream *u)
@@ -295,7 +382,7 @@ void upstream_h1_required(struct upstream *u)
 	u->origin->speaks = SPEAKS_H1;
 }
 
-void upstream_h2_over(struct upstream *u)
+void upstream_h2_over(struct upstream *u, bool known)
 {
 	struct origin *o = u->origin;
 
@@ -306,37 +393,36 @@ void upstream_h2_over(struct upstream *u)
 		o->h2_n--;
 		break;
 	}
+	if (!known) /* it ended before it said what it can do: that is not waited for again */
+		websockets_to_h1(u->all, o);
 	dial_for_waiting(u->all, o);
+}
+
+void upstream_h2_known(struct upstream *u)
+{
+	u->origin->no_h2_websocket = false;
+	if (upstream_h2_websocket(u) == H2_WS_NO)
+		websockets_to_h1(u->all, u->origin);
 }
 
 void upstreams_acquire(struct upstreams *us, struct exchange *x, const struct upstream_want *want)
 {
-	struct origin *o = origin_of(us, want);
-	struct upstream *h2 = h2_with_room(o);
-	struct waiting *wt;
+	struct origin *o = origin_of(us, want, false);
+	struct upstream *u;
 
-	if (h2 != NULL) {
-		upstream_h2_give(h2, x);
+	if (want->websocket && o->no_h2_websocket && o->speaks == SPEAKS_H2)
+		o = origin_of(us, want, true);
+	u = h2_with_room(o, want->websocket);
+	if (u != NULL) {
+		upstream_h2_give(u, x);
 		return;
 	}
-	while (!want->fresh && o->idle != NULL) {
-		struct upstream *u = o->idle;
-
-		unlink_idle(u);
-		if (u->c.rdhup || u->c.eof || u->c.failed || buf_len(&u->c.in) > 0) {
-			conn_close(&u->c);
-			continue;
-		}
+	u = want->fresh ? NULL : idle_h1(o);
+	if (u != NULL) {
 		upstream_h1_give(u, x, true);
 		return;
 	}
-	wt = must_malloc(sizeof(*wt));
-	wt->x = x;
-	wt->since_ms = loop_now_ms(us->w->loop);
-	wt->next = NULL;
-	*o->wait_tail = wt;
-	o->wait_tail = &wt->next;
-	o->wait_n++;
+	wait_for(o, x, want->websocket, loop_now_ms(us->w->loop));
 	dial_for_waiting(us, o);
 }
 
@@ -345,15 +431,9 @@ void upstreams_cancel(struct upstreams *us, struct exchange *x)
 	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++) {
 		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next) {
 			for (struct waiting **p = &o->wait; *p != NULL; p = &(*p)->next) {
-				struct waiting *wt = *p;
-
-				if (wt->x != x)
+				if ((*p)->x != x)
 					continue;
-				*p = wt->next;
-				if (*p == NULL)
-					o->wait_tail = p;
-				o->wait_n--;
-				free(wt);
+				take_waiting(o, p);
 				return;
 			}
 		}
@@ -419,9 +499,8 @@ void upstream_dial_facts(const struct msg_dialed *d, struct upstream_facts *f)
 	f->proxy_vetted = (d->flags & DIALED_PROXY_RESOLVED) != 0;
 }
 
-static void dialed(struct dial_waiter *waiter, const struct ipc_msg *m, int *fd_taken)
+static void socket_came(struct upstream *u, const struct ipc_msg *m, int *fd_taken)
 {
-	struct upstream *u = (struct upstream *)((char *)waiter - offsetof(struct upstream, waiter));
 	struct upstreams *us = u->all;
 	const struct msg_dialed *d = (const void *)m->data;
 	char cause[256];
@@ -465,6 +544,15 @@ static void dialed(struct dial_waiter *waiter, const struct ipc_msg *m, int *fd_
 	handshake(u);
 }
 
+static void dialed(struct dial_waiter *waiter, const struct ipc_msg *m, int *fd_taken)
+{
+	struct upstream *u = (struct upstream *)((char *)waiter - offsetof(struct upstream, waiter));
+	struct upstreams *us = u->all;
+
+	socket_came(u, m, fd_taken);
+	dial_owed(us);
+}
+
 void upstreams_dialer_lost(struct upstreams *us)
 {
 	/* dials in flight are answered by nobody */
@@ -477,8 +565,10 @@ void upstreams_dialer_lost(struct upstreams *us)
 		free(u);
 	}
 	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
-		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next)
+		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next) {
+			o->owed = 0;
 			fail_hopeless(o, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects went down");
+		}
 }
 
 static void free_conn(struct conn *c)
@@ -556,6 +646,22 @@ static void forget_origins(struct upstreams *us)
 	us->old_origins = left;
 }
 
+static void sweep_waiting(struct upstreams *us, struct origin *o, uint64_t now)
+{
+	struct upstream *u = o->h2;
+
+	while (u != NULL && upstream_h2_websocket(u) != H2_WS_UNKNOWN)
+		u = u->next;
+	for (struct waiting *wt = u != NULL ? o->wait : NULL; wt != NULL; wt = wt->next) {
+		if (wt->websocket && now - wt->since_ms > SETTINGS_MS) {
+			websockets_to_h1(us, o);
+			break;
+		}
+	}
+	while (o->wait != NULL && o->dials == 0 && now - o->wait->since_ms > LIMIT_WAIT_MS)
+		exchange_upstream_failed(next_waiting(o), REFUSAL_UPSTREAM_TIMEOUT, "the upstream's connections take no more requests");
+}
+
 void upstreams_sweep(struct upstreams *us)
 {
 	uint64_t now = loop_now_ms(us->w->loop);
@@ -578,8 +684,7 @@ void upstreams_sweep(struct upstreams *us)
 	}
 	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
 		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next)
-			while (o->wait != NULL && o->dials == 0 && now - o->wait->since_ms > LIMIT_WAIT_MS)
-				exchange_upstream_failed(next_waiting(o), REFUSAL_UPSTREAM_TIMEOUT, "the upstream's connections take no more requests");
+			sweep_waiting(us, o, now);
 	if (us->old_origins)
 		forget_origins(us);
 }

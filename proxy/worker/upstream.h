@@ -27,6 +27,7 @@ struct upstream {
 	enum http_framing req_framing;
 	/* response being read */
 	bool head_done, in_body, request_done;
+	bool tunnel; /* the protocol was switched to WebSocket's */
 	size_t scan;
 	uint64_t head_ms; /* since when a response head is unfinished, as the sweep saw it; 0: none is */
 	struct h1_body body;
@@ -37,12 +38,14 @@ struct upstream {
 /* --- upstream.c ------------------------------------------------------------------------------------------------------ */
 /* Fresh and verified, or free again: to the exchange that waits longest, else into the pool. */
 void upstream_free_again(struct upstream *u, bool reused);
-/* The exchange that waits longest for this origin; it is the caller's to serve. NULL: none. */
+/* The exchange that waits longest for this origin and can be served here; it is the caller's to serve. NULL: none. */
 struct exchange *upstream_next_waiting(struct upstream *u);
 /* The origin said that it wants HTTP/1.1: no more of its connections is offered HTTP/2. */
 void upstream_h1_required(struct upstream *u);
 /* An HTTP/2 connection takes no more exchanges: it is forgotten, and others are made for those who wait. */
-void upstream_h2_over(struct upstream *u);
+void upstream_h2_over(struct upstream *u, bool known); /* known: upstream_h2_known was called */
+/* Its peer said for the first time what it can do: WebSockets that cannot come here go elsewhere. */
+void upstream_h2_known(struct upstream *u);
 
 /* --- upstream_h1.c --------------------------------------------------------------------------------------------------- */
 extern const struct upstream_half_ops upstream_h1_ops;
@@ -53,6 +56,8 @@ void upstream_h1_sweep(struct upstream *u, uint64_t now);
 /* --- upstream_h2.c --------------------------------------------------------------------------------------------------- */
 void upstream_h2_start(struct upstream *u);
 bool upstream_h2_may_open(const struct upstream *u);
+enum h2_websocket { H2_WS_UNKNOWN = 0, H2_WS_NO, H2_WS_YES };
+enum h2_websocket upstream_h2_websocket(const struct upstream *u); /* does the peer speak RFC 8441? */
 void upstream_h2_give(struct upstream *u, struct exchange *x); /* only when it may */
 void upstream_h2(struct upstream *u); /* process */
 void upstream_h2_sweep(struct upstream *u, uint64_t now, bool old); /* old: no exchange will use it again */

@@ -9,6 +9,7 @@ void upstream_h1_give(struct upstream *u, struct exchange *x, bool reused)
 	u->head_done = u->in_body = u->request_done = false;
 	u->scan = 0;
 	u->head_ms = 0;
+	u->tunnel = false;
 	u->half.reused = reused;
 	u->c.paused = false;
 	exchange_upstream_ready(x, &u->half, &u->facts);
@@ -99,6 +100,12 @@ static bool read_head(struct upstream *u)
 	exchange_response_head(x, &r);
 	if (u->half.x != x)
 		return false; /* refused meanwhile */
+	if (r.status == 101) { /* the exchange took it: what follows is not HTTP */
+		u->head_done = u->in_body = u->tunnel = true;
+		u->resp_keep = false;
+		h1_body_init(&u->body, HTTP_BODY_CLOSE, 0);
+		return true;
+	}
 	if (u->head_done && !u->in_body) {
 		response_done(u);
 		return false;
@@ -217,6 +224,7 @@ static void half_end(struct upstream_half *h, const struct http_fields *trailer)
 
 	(void)trailer; /* A22 */
 	u->request_done = true;
+	u->c.shut_after_flush = u->tunnel;
 	if (u->req_framing == HTTP_BODY_CHUNKED)
 		h1_write_last_chunk(&u->c.out, NULL);
 	conn_flush_later(&u->c);
@@ -240,6 +248,12 @@ static void half_leave(struct upstream_half *h, bool reusable)
 
 	if (u->c.closed)
 		return;
+	if (u->tunnel) { /* what was said last shall arrive */
+		u->c.shut_after_flush = true;
+		conn_flush_now(&u->c);
+		conn_close(&u->c);
+		return;
+	}
 	if (reusable && !u->c.eof && !u->c.failed && buf_len(&u->c.out) == 0 && !u->head_done) {
 		upstream_free_again(u, u->half.reused); /* untouched: a credential expired meanwhile */
 	} else if (reusable && !u->c.eof && !u->c.failed && buf_len(&u->c.out) == 0) {

@@ -23,6 +23,7 @@ struct stream {
 	bool head_done;
 	bool ended;    /* the response is whole, what of it is not in `in` was told */
 	bool sent_end; /* ours */
+	bool tunnel;   /* extended CONNECT */
 	bool kicked;
 	struct buf in;
 	struct arena arena; /* of trailer */
@@ -34,6 +35,7 @@ struct upstream_h2 {
 	struct stream *first;
 	bool in_turn;	  /* output is taken at its end */
 	bool used;	  /* an exchange came to a response */
+	bool settings, settings_told; /* the peer's came */
 	size_t queued;	  /* of the session, as the connection was told */
 	uint64_t head_ms; /* since when a head is unfinished, as the sweep saw it; 0: none is */
 	char fault[64];
@@ -86,11 +88,13 @@ static uint32_t code_to_tell(uint32_t code)
 	return code == H2_CANCEL || code == H2_ENHANCE_YOUR_CALM ? code : 0;
 }
 
-static void lost(struct stream *us, enum refusal_code code, const char *cause, uint32_t reset_code, bool unprocessed)
+/* answered: the upstream has said something to the request, if only that it will not answer: it is not asked again (K09). */
+static void lost(struct stream *us, enum refusal_code code, const char *cause, uint32_t reset_code, bool unprocessed, bool answered)
 {
 	struct exchange *x = us->half.x;
 
 	us->half.x = NULL;
+	us->half.answered = answered;
 	us->st = NULL;
 	drop(us);
 	if (x == NULL)
@@ -203,7 +207,7 @@ static void on_end(void *arg, struct h2_stream *st)
 static void on_broken(void *arg, struct h2_stream *st, const struct http_fault *f)
 {
 	(void)arg;
-	lost(h2_stream_user(st), REFUSAL_UPSTREAM_PROTOCOL, f->reason, H2_PROTOCOL_ERROR, false);
+	lost(h2_stream_user(st), REFUSAL_UPSTREAM_PROTOCOL, f->reason, H2_PROTOCOL_ERROR, false, true);
 }
 
 static const char *code_name(uint32_t code)
@@ -217,6 +221,7 @@ static void on_reset(void *arg, struct h2_stream *st, uint32_t code, bool unproc
 {
 	struct upstream *u = arg;
 	struct stream *us = h2_stream_user(st);
+	bool gone = !u->h2->fault[0] && (u->c.eof || u->c.failed) && !h2_in_head(u->h2->s);
 	char cause[120];
 
 	us->st = NULL;
@@ -232,7 +237,7 @@ static void on_reset(void *arg, struct h2_stream *st, uint32_t code, bool unproc
 		upstream_h1_required(u);
 		unprocessed = true;
 	}
-	lost(us, REFUSAL_UPSTREAM_PROTOCOL, cause, code, unprocessed);
+	lost(us, REFUSAL_UPSTREAM_PROTOCOL, cause, code, unprocessed, !gone);
 }
 
 static void on_writable(void *arg, struct h2_stream *st)
@@ -244,7 +249,7 @@ static void on_writable(void *arg, struct h2_stream *st)
 	exchange_upstream_drained(us->half.x);
 }
 
-static void on_settings(void *arg) { (void)arg; }
+static void on_settings(void *arg) { ((struct upstream *)arg)->h2->settings = true; }
 
 static void on_goaway(void *arg, uint32_t code)
 {
@@ -267,7 +272,8 @@ static void half_head(struct upstream_half *h, const struct http_request *r, str
 {
 	struct stream *us = of(h);
 
-	us->sent_end = framing == HTTP_BODY_NONE || (framing == HTTP_BODY_LENGTH && length == 0);
+	us->tunnel = r->upgrade_websocket;
+	us->sent_end = (framing == HTTP_BODY_NONE && !us->tunnel) || (framing == HTTP_BODY_LENGTH && length == 0);
 	us->st = h2_submit(us->u->h2->s, r, STR("https"), host, target, framing, length, us->sent_end, us);
 	output(us->u);
 }
@@ -320,7 +326,9 @@ static void half_leave(struct upstream_half *h, bool reusable)
 	struct stream *us = of(h);
 
 	(void)reusable; /* the stream is not; the connection is, whatever became of it */
-	if (us->st != NULL)
+	if (us->st != NULL && us->tunnel && us->head_done && !us->sent_end)
+		h2_abort(us->st, H2_CANCEL); /* what was said last shall arrive */
+	else if (us->st != NULL)
 		h2_leave(us->st); /* an unfinished one is reset */
 	us->st = NULL;
 	output(us->u); /* and who waits for a stream gets one, see upstream_h2 */
@@ -343,6 +351,13 @@ void upstream_h2_start(struct upstream *u)
 
 bool upstream_h2_may_open(const struct upstream *u) { return !u->c.closed && !u->c.failed && !u->c.write_failed && !u->c.eof && !u->c.rdhup && h2_may_open(u->h2->s); }
 
+enum h2_websocket upstream_h2_websocket(const struct upstream *u)
+{
+	if (!u->h2->settings)
+		return H2_WS_UNKNOWN;
+	return h2_peer_websocket(u->h2->s) ? H2_WS_YES : H2_WS_NO;
+}
+
 void upstream_h2_give(struct upstream *u, struct exchange *x)
 {
 	struct stream *us = must_calloc(1, sizeof(*us));
@@ -362,6 +377,7 @@ void upstream_h2_give(struct upstream *u, struct exchange *x)
 static void over(struct upstream *u)
 {
 	struct upstream_h2 *h = u->h2;
+	bool known = h->settings_told;
 
 	h2_lost(h->s);
 	while (h->first != NULL) { /* those that the session had forgotten: they have what they need */
@@ -372,7 +388,7 @@ static void over(struct upstream *u)
 	h2_free(h->s);
 	free(h);
 	conn_close(&u->c);
-	upstream_h2_over(u);
+	upstream_h2_over(u, known);
 }
 
 void upstream_h2(struct upstream *u)
@@ -388,11 +404,16 @@ void upstream_h2(struct upstream *u)
 	h->in_turn = false;
 	conn_hold(&u->c, (ptrdiff_t)h2_queued(h->s) - (ptrdiff_t)h->queued);
 	h->queued = h2_queued(h->s);
-	if (!alive)
+	if (!alive) {
 		over(u);
-	else
-		while (upstream_h2_may_open(u) && (x = upstream_next_waiting(u)) != NULL)
-			upstream_h2_give(u, x);
+		return;
+	}
+	if (h->settings && !h->settings_told) {
+		h->settings_told = true;
+		upstream_h2_known(u);
+	}
+	while (upstream_h2_may_open(u) && (x = upstream_next_waiting(u)) != NULL)
+		upstream_h2_give(u, x);
 }
 
 void upstream_h2_sweep(struct upstream *u, uint64_t now, bool old)
@@ -412,7 +433,7 @@ void upstream_h2_sweep(struct upstream *u, uint64_t now, bool old)
 		if (cause == NULL)
 			continue;
 		h2_reset(us->st, H2_CANCEL);
-		lost(us, REFUSAL_UPSTREAM_TIMEOUT, cause, H2_NO_ERROR, false);
+		lost(us, REFUSAL_UPSTREAM_TIMEOUT, cause, H2_NO_ERROR, false, true);
 	}
 	h2_reap(h->s, now);
 	if (!h2_in_head(h->s)) {

@@ -102,7 +102,8 @@ static const char *look_closer(const struct verify *v, STACK_OF(X509) * chain, i
 		if (trust_barred(v->trust, sk_X509_value(chain, i)))
 			return "its certificate comes from this gateway's own interception CA, which vouches for no upstream";
 	*error = X509_V_ERR_INVALID_PURPOSE;
-	if (!(v->has_dest && v->dest.has_ca) && X509_get_ext_by_NID(sk_X509_value(chain, 0), NID_ext_key_usage, -1) < 0)
+	/* also under a CA of the policy's own; issuers need none: without one they may issue for any purpose (RFC 5280 4.2.1.12) */
+	if (X509_get_ext_by_NID(sk_X509_value(chain, 0), NID_ext_key_usage, -1) < 0)
 		return "its certificate does not say that it is for servers (extendedKeyUsage)";
 	*error = X509_V_ERR_CERT_REJECTED;
 	if (v->has_dest && !pinned(&v->dest, chain))

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../common/base/must.h"
@@ -16,6 +18,7 @@
 #include "../../common/sys/role.h"
 #include "../../common/sys/log.h"
 #include "../exchange/rpc.h"
+#include "../exchange/websocket.h"
 #include "../roles.h"
 
 #define SWEEP_MS 1000
@@ -208,14 +211,30 @@ static void on_listener(struct watch *wt, uint32_t events)
 	}
 }
 
+/* What was counted before goes on counting. */
+static bool take_meter(struct worker *w, int fd)
+{
+	struct stat st;
+	void *map;
+
+	if (fstat(fd, &st) != 0 || st.st_size != (off_t)METER_SIZE)
+		return false;
+	map = mmap(NULL, METER_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return false;
+	meter_open(&w->meter, map);
+	return true;
+}
+
 static void take_sandbox(struct worker *w, struct ipc_msg *m)
 {
 	const struct msg_sandbox *s = (const void *)m->data;
 	struct msg_sandbox_ref ref = { s->sandbox, s->generation };
+	const unsigned first = 1u + (s->boundary != 0) + (s->meter != 0); /* of the listeners */
 	struct err err = ERR_INIT;
 	struct table *t;
 
-	if (m->fd_n != 1u + s->listeners || s->listeners > MSG_LISTENERS_MAX || (w->have_sandbox && w->sandbox != s->sandbox)) {
+	if (m->fd_n != first + s->listeners || s->listeners > MSG_LISTENERS_MAX || (w->have_sandbox && w->sandbox != s->sandbox)) {
 		bad_sandbox(w, s, "unexpected descriptors, or another sandbox than before");
 		return;
 	}
@@ -223,8 +242,13 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 		bad_sandbox(w, s, "a generation that is not newer than the one in force");
 		return;
 	}
-	if (table_open(&t, m->fds[0], &err) < 0) {
+	if (table_open_within(&t, m->fds[0], s->boundary ? m->fds[1] : -1, &err) < 0) {
 		bad_sandbox(w, s, err.text);
+		return;
+	}
+	if (s->meter && w->meter.slots == NULL && !take_meter(w, m->fds[first - 1])) {
+		table_free(t);
+		bad_sandbox(w, s, "the memory of its counters cannot be mapped");
 		return;
 	}
 	w->sandbox = s->sandbox;
@@ -236,8 +260,8 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 
 		if (s->kinds[i] == LISTENER_DIAG)
 			continue;
-		w->listeners[w->listener_n] = m->fds[1 + i];
-		m->fds[1 + i] = -1;
+		w->listeners[w->listener_n] = m->fds[first + i];
+		m->fds[first + i] = -1;
 		watch_start(w->loop, &w->listener_watch[w->listener_n], w->listeners[w->listener_n], EPOLLIN, udp ? on_udp : on_listener);
 		w->listener_n++;
 	}
@@ -280,6 +304,9 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 	case MSG_PEER:
 		take_peer(w, m);
 		break;
+	case MSG_SANDBOX_PLACEHOLDERS:
+		creds_take_placeholders(w->creds, str_mk(m->data + sizeof(struct msg_sandbox_ref), m->len - sizeof(struct msg_sandbox_ref)));
+		break;
 	case MSG_COUNTS_ASK:
 		tell_counts(w);
 		break;
@@ -315,6 +342,7 @@ static void on_sweep(struct timer *t)
 	}
 	if (memcmp(&w->counts, &w->counts_told, sizeof(w->counts)) != 0)
 		tell_counts(w);
+	websockets_decide_again(w); /* a rule may hold until a date */
 	client_sweep(w);
 	upstreams_sweep(w->ups);
 	names_tick(w->names);
@@ -357,6 +385,7 @@ int worker_main(int link_fd)
 	w->tls = tls_new(w);
 	tls_warm(w->tls);
 	rpc_warm();
+	websocket_warm();
 	w->ups = upstreams_new(w);
 	clients_watch_memory(w);
 	w->sup = ipc_new(w->loop, link_fd, ROLE_WORKER, ROLE_SUPERVISOR, on_supervisor, w);

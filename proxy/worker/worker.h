@@ -18,10 +18,12 @@
 #include "../../common/sys/ipc.h"
 #include "../../common/trust.h"
 #include "../exchange/exchange.h"
+#include "../exchange/meter.h"
 #include "conn.h"
 
 /* Named limits; see docs/man/sallyport-proxy.8. */
 #define LIMIT_CLIENTS 8192          /* connections of one sandbox */
+#define LIMIT_WEBSOCKETS 512        /* open at a time in one sandbox: each keeps an in-flight slot */
 #define LIMIT_PENDING_RECORDS 4096
 #define LIMIT_HANDSHAKE_MS 10000    /* TCP accept to TLS done; TLS toward an upstream */
 #define LIMIT_SNIFF_MS 10000        /* first octet of a transparent connection */
@@ -31,6 +33,7 @@
 #define LIMIT_TUNNEL_IDLE_MS 3600000
 #define LIMIT_POOL_IDLE_MS 55000
 #define LIMIT_POOL_PER_ORIGIN 256
+#define LIMIT_DIALS 128             /* that the dialer is asked at a time: its link ends when more wait than the link holds */
 #define LIMIT_H2_PER_ORIGIN 32      /* connections */
 #define LIMIT_WAIT_MS 30000         /* for a stream, when all connections of an origin are full */
 #define LIMIT_LINGER_MS 2000        /* after a refusal: how long what still comes is thrown away */
@@ -72,7 +75,8 @@ struct worker {
 	struct policy_gen *policy, *policies; /* in force; all that are looked at, newest first */
 	struct table *table;      /* of the one in force */
 	uint32_t sandbox, generation;
-	bool explain_denials, have_sandbox;
+	bool explain_denials, observe, have_sandbox;
+	struct meter meter; /* of the sandbox, over the lives of its workers */
 	uint64_t ending_ms; /* the sandbox is gone: records are delivered, then the end */
 	char name[MSG_NAME_MAX];
 	int listeners[MSG_LISTENERS_MAX];
@@ -82,6 +86,8 @@ struct worker {
 	bool slots_awaited; /* some client waits for an in-flight slot */
 	struct conn_list clients, upstream_conns, tunnel_conns;
 	size_t tunnel_n;
+	struct exchange *websockets; /* open, or asked for and allowed */
+	unsigned websocket_n;
 	bool shedding; /* at the end of this turn */
 	struct handles handles;
 	struct trust *trust;
@@ -140,6 +146,12 @@ void creds_link_lost(struct creds *c);
 void creds_table_gone(struct creds *c, const struct table *t); /* values in use under it are dropped */
 struct scrub_ref *creds_scrub(struct creds *c);
 void creds_scrub_done(struct scrub_ref *r);
+void creds_take_placeholders(struct creds *c, struct str list); /* all of them, anew */
+const struct placeholders *creds_placeholders(const struct creds *c);
+/* A name (DNS, SNI) that carries a placeholder: told, as standing in `where`. */
+bool creds_name_trips(struct creds *c, const struct canon_host *name, const char *where);
+/* A placeholder stood where it must not: what the policy wants to happen then. */
+void creds_misuse(struct creds *c, struct str secret);
 
 /* tls.c */
 struct tls *tls_new(struct worker *w);
@@ -171,6 +183,7 @@ void names_tick(struct names *n);
 void client_accept(struct worker *w, int fd);
 void client_sweep(struct worker *w);
 void clients_watch_memory(struct worker *w); /* from now on LIMIT_MEMORY is kept */
+void websockets_decide_again(struct worker *w); /* every WebSocket by the table that is in force now: what it does not allow is ended */
 void clients_slots_freed(struct worker *w); /* those that wait for a slot go on */
 void clients_policy_changed(struct worker *w); /* tunnels and WebSockets that the policy in force does not allow are ended */
 void clients_end(struct worker *w); /* all of them, with their records */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loadgen: HTTP/1.1 over TLS for tests/bench/run.sh, one thread.
+ * loadgen: HTTP/1.1, or HTTP/2 with some streams at a time on each connection, over TLS for tests/bench/run.sh, one thread.
  *
  * It speaks to a proxy (CONNECT) or straight to a TLS server, always verifying chain and name, and always on loopback.
  * It runs where the measured clients run (for Sallyport inside a sandbox), so it cannot see the processes that it
@@ -9,12 +9,14 @@
  *
  * Each connection is a row of conns[] that walks the states in order:
  *	DIALING -> TUNNEL (CONNECT sent, 200 awaited) -> SHAKING -> SENDING -> HEAD -> BODY -> next request, or CLOSED
+ *	                                                         -> H2, in which streams follow each other
  * Only run() frees and reopens; a step never does, it returns what it wants.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <nghttp2/nghttp2.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -35,8 +37,9 @@
 #define HEAD_MAX 8192
 #define CHUNK 65536
 #define SAMPLES_MAX (8u << 20)
+#define STREAMS_MAX 100
 
-enum state { CLOSED = 0, DIALING, TUNNEL, SHAKING, SENDING, HEAD, BODY, HELD };
+enum state { CLOSED = 0, DIALING, TUNNEL, SHAKING, SENDING, HEAD, BODY, H2, HELD };
 enum step { STEP_WAIT = 0, STEP_AGAIN, STEP_FAILED, STEP_RECONNECT, STEP_DONE };
 
 struct conn {
@@ -46,12 +49,22 @@ struct conn {
 	size_t sent, head_len;
 	uint64_t body_left, started_ns;
 	char head[HEAD_MAX];
+	struct h2 *h2;
+};
+struct h2 {
+	nghttp2_session *s;
+	struct conn *c;
+	struct stream { uint64_t started_ns; bool used, good; } streams[STREAMS_MAX];
+	int open;
+	bool asked, broken;
+	size_t at, n;
+	uint8_t out[CHUNK];
 };
 
 static struct {
 	struct sockaddr_in to;
 	const char *host, *path, *method, *ca, *mode;
-	int port, conns;
+	int port, conns, streams;
 	bool tunnel, fresh, idle;
 	double warm_s, window_s;
 	size_t body;
@@ -104,6 +117,11 @@ static enum step failed(const char *what)
 
 static void conn_close(struct conn *c)
 {
+	if (c->h2 != NULL) {
+		nghttp2_session_del(c->h2->s);
+		free(c->h2);
+		c->h2 = NULL;
+	}
 	if (c->ssl != NULL) {
 		SSL_shutdown(c->ssl); /* our close_notify; the peer's is not waited for */
 		SSL_free(c->ssl);
@@ -195,6 +213,145 @@ static enum step wants(struct conn *c, int r, const char *what)
 	}
 }
 
+/* --- HTTP/2 -------------------------------------------------------------------------------------------------------- */
+
+static int h2_field(nghttp2_session *s, const nghttp2_frame *f, const uint8_t *name, size_t n, const uint8_t *value, size_t m, uint8_t flags, void *arg)
+{
+	struct stream *st = nghttp2_session_get_stream_user_data(s, f->hd.stream_id);
+
+	(void)flags;
+	(void)arg;
+	if (st != NULL && n == 7 && memcmp(name, ":status", 7) == 0)
+		st->good = m == 3 && value[0] == '2';
+	return 0;
+}
+
+static int h2_data(nghttp2_session *s, uint8_t flags, int32_t id, const uint8_t *p, size_t n, void *arg)
+{
+	(void)s;
+	(void)flags;
+	(void)id;
+	(void)p;
+	(void)arg;
+	if (in_window)
+		bytes += n;
+	return 0;
+}
+
+static int h2_closed(nghttp2_session *s, int32_t id, uint32_t code, void *arg)
+{
+	struct h2 *h = arg;
+	struct stream *st = nghttp2_session_get_stream_user_data(s, id);
+
+	if (st == NULL)
+		return 0;
+	st->used = false;
+	h->open--;
+	if (code != 0 || !st->good) {
+		bad_status += code == 0;
+		h->broken = true;
+		return 0;
+	}
+	if (in_window) {
+		requests++;
+		if (sample_n < SAMPLES_MAX)
+			samples[sample_n++] = (uint32_t)((now_ns() - st->started_ns) / 1000);
+	}
+	return 0;
+}
+
+static void h2_start(struct conn *c)
+{
+	static nghttp2_session_callbacks *cb;
+	const nghttp2_settings_entry iv[] = { { NGHTTP2_SETTINGS_ENABLE_PUSH, 0 }, { NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 1 << 20 } };
+	struct h2 *h = calloc(1, sizeof(*h));
+
+	if (cb == NULL && nghttp2_session_callbacks_new(&cb) == 0) {
+		nghttp2_session_callbacks_set_on_header_callback(cb, h2_field);
+		nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, h2_data);
+		nghttp2_session_callbacks_set_on_stream_close_callback(cb, h2_closed);
+	}
+	if (h == NULL || cb == NULL || nghttp2_session_client_new(&h->s, cb, h) != 0 || nghttp2_submit_settings(h->s, 0, iv, 2) != 0 || nghttp2_session_set_local_window_size(h->s, 0, 0, 1 << 24) != 0)
+		die("cannot set up HTTP/2");
+	h->c = c;
+	c->h2 = h;
+}
+
+static void h2_ask(struct h2 *h)
+{
+#define NV(n, v, m) { (uint8_t *)(uintptr_t)(n), (uint8_t *)(uintptr_t)(v), strlen(n), (m), NGHTTP2_NV_FLAG_NONE }
+	char authority[300];
+	int n = snprintf(authority, sizeof(authority), "%s:%d", opt.host, opt.port);
+	const nghttp2_nv nv[] = { NV(":method", "GET", 3), NV(":scheme", "https", 5), NV(":authority", authority, (size_t)n), NV(":path", opt.path, strlen(opt.path)), NV("user-agent", "loadgen", 7), NV("accept", "*/*", 3), NV("authorization", "Bearer placeholder", 18) };
+
+	for (int i = 0; i < opt.streams && h->open < opt.streams; i++) {
+		struct stream *st = &h->streams[i];
+
+		if (st->used || (opt.idle && h->asked))
+			continue;
+		*st = (struct stream){ .used = true, .started_ns = now_ns() };
+		if (nghttp2_submit_request(h->s, NULL, nv, sizeof(nv) / sizeof(nv[0]), NULL, st) < 0)
+			die("cannot submit");
+		h->open++;
+		h->asked = true;
+	}
+}
+
+/* All that is there to send, in writes as large as may be. */
+static enum step h2_send(struct conn *c)
+{
+	struct h2 *h = c->h2;
+
+	for (;;) {
+		const uint8_t *p;
+		ssize_t n = 0;
+		int r;
+
+		while (h->at == 0 && h->n + 16500 < sizeof(h->out) && (n = nghttp2_session_mem_send(h->s, &p)) > 0) {
+			memcpy(h->out + h->n, p, (size_t)n);
+			h->n += (size_t)n;
+		}
+		if (n < 0)
+			return failed("HTTP/2");
+		if (h->n == 0)
+			return STEP_DONE;
+		r = SSL_write(c->ssl, h->out + h->at, (int)(h->n - h->at));
+		if (r <= 0)
+			return wants(c, r, "write");
+		h->at += (size_t)r;
+		if (h->at == h->n)
+			h->at = h->n = 0;
+	}
+}
+
+static enum step h2_step(struct conn *c)
+{
+	struct h2 *h = c->h2;
+
+	for (;;) {
+		enum step s;
+		int r;
+
+		h2_ask(h);
+		s = h2_send(c);
+		if (s == STEP_FAILED)
+			return s;
+		r = SSL_read(c->ssl, chunk, CHUNK);
+		if (r <= 0)
+			return wants(c, r, "read");
+		if (nghttp2_session_mem_recv(h->s, (uint8_t *)chunk, (size_t)r) < 0 || h->broken) {
+			errno = EPROTO;
+			return failed("HTTP/2");
+		}
+		if (opt.idle && h->open == 0) {
+			h2_send(c);
+			held++;
+			c->state = HELD;
+			return STEP_DONE;
+		}
+	}
+}
+
 static enum step shake(struct conn *c)
 {
 	int r;
@@ -208,6 +365,18 @@ static enum step shake(struct conn *c)
 	r = SSL_do_handshake(c->ssl);
 	if (r != 1)
 		return wants(c, r, "handshake");
+	if (opt.streams > 0) {
+		const unsigned char *alpn;
+		unsigned n;
+
+		SSL_get0_alpn_selected(c->ssl, &alpn, &n);
+		errno = EPROTO;
+		if (n != 2 || memcmp(alpn, "h2", 2) != 0)
+			return failed("HTTP/2 was not agreed on");
+		h2_start(c);
+		c->state = H2;
+		return STEP_AGAIN;
+	}
 	c->state = SENDING;
 	return STEP_AGAIN;
 }
@@ -312,12 +481,14 @@ static enum step held_step(struct conn *c)
 
 	if (r <= 0 && wants(c, r, "an idle connection ended") == STEP_WAIT)
 		return STEP_WAIT;
+	if (r > 0 && c->h2 != NULL) /* SETTINGS, and what else is of the connection */
+		return STEP_AGAIN;
 	held--;
 	return STEP_FAILED;
 }
 
 static enum step (*const steps[])(struct conn *) = {
-	[DIALING] = dialed, [TUNNEL] = tunnel, [SHAKING] = shake, [SENDING] = send_request, [HEAD] = read_head, [BODY] = read_body, [HELD] = held_step,
+	[DIALING] = dialed, [TUNNEL] = tunnel, [SHAKING] = shake, [SENDING] = send_request, [HEAD] = read_head, [BODY] = read_body, [H2] = h2_step, [HELD] = held_step,
 };
 
 static void drive(struct conn *c)
@@ -377,6 +548,9 @@ static void setup(void)
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF); /* each connection is a full handshake, for every peer */
 	SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_read_ahead(ctx, 1);
+	SSL_CTX_set_mode(ctx, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	if (opt.streams > 0)
+		SSL_CTX_set_alpn_protos(ctx, (const unsigned char *)"\2h2", 3);
 	SSL_CTX_set_default_read_buffer_len(ctx, CHUNK);
 	request = malloc(1024 + opt.body);
 	conns = calloc((size_t)opt.conns, sizeof(*conns));
@@ -415,7 +589,7 @@ static void options(int argc, char **argv)
 {
 	int o;
 
-	while ((o = getopt(argc, argv, "x:d:u:p:m:c:w:t:b:C:")) != -1) {
+	while ((o = getopt(argc, argv, "x:d:u:p:m:c:w:t:b:C:2:")) != -1) {
 		switch (o) {
 		case 'x': address(optarg); opt.tunnel = true; break;
 		case 'd': address(optarg); break;
@@ -436,12 +610,13 @@ static void options(int argc, char **argv)
 		case 't': opt.window_s = atof(optarg); break;
 		case 'b': opt.body = (size_t)atol(optarg); opt.method = "POST"; break;
 		case 'C': opt.ca = optarg; break;
-		default: die("usage: loadgen -x|-d 127.0.0.1:PORT -u HOST:PORT [-p PATH] [-m keepalive|newconn|idle] [-c N] [-w S] [-t S] [-b OCTETS] [-C CA]");
+		case '2': opt.streams = atoi(optarg); break;
+		default: die("usage: loadgen -x|-d 127.0.0.1:PORT -u HOST:PORT [-p PATH] [-m keepalive|newconn|idle] [-c N] [-w S] [-t S] [-b OCTETS | -2 STREAMS] [-C CA]");
 		}
 	}
 	opt.fresh = strcmp(opt.mode, "newconn") == 0;
 	opt.idle = strcmp(opt.mode, "idle") == 0;
-	if (opt.to.sin_family == 0 || opt.host == NULL || opt.conns < 1 || opt.conns > CONNS_MAX || opt.body > 1 << 20)
+	if (opt.to.sin_family == 0 || opt.host == NULL || opt.conns < 1 || opt.conns > CONNS_MAX || opt.body > 1 << 20 || opt.streams < 0 || opt.streams > STREAMS_MAX || (opt.streams > 0 && (opt.body > 0 || opt.fresh)))
 		die("-x or -d, and -u, are needed; at most 4096 connections");
 }
 

@@ -12,7 +12,8 @@ set -u
 cd "$(dirname "$0")/../.."
 : "${BIN:=$PWD/bin}"
 ROUNDS=${1:-${ROUNDS:-3}} SECS=${SECS:-3} WARM=${WARM:-1} IDLE_N=${IDLE_N:-1000}
-MODES=${MODES:-h1 lat post newconn bulk idle}
+MODES=${MODES:-h1 lat post newconn bulk idle h2 h2bulk h2idle}
+# h2*: HTTP/2 on both sides, 32 streams on 4 connections; nginx and squid do not speak it to upstreams and are left out there
 PEERS=${PEERS:-sallyport sallyport-plain nginx haproxy squid}
 HOST=api.bench.test PLAIN=plain.bench.test SECRET=bench-9f2c41d07be84a55a3106dcb27e8f4d1
 export PATH=$PATH:/usr/sbin:/sbin
@@ -52,7 +53,7 @@ build=build/bench
 mkdir -p $build
 for p in loadgen meter; do
 	[ $build/$p -nt tests/bench/$p.c ] && continue
-	${CC:-cc} -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -o $build/$p tests/bench/$p.c $([ $p = meter ] || echo -lssl -lcrypto) || exit 1
+	${CC:-cc} -std=gnu17 -D_GNU_SOURCE -O2 -g -Wall -Wextra -o $build/$p tests/bench/$p.c $([ $p = meter ] || echo -lssl -lcrypto -lnghttp2) || exit 1
 done
 METER=$PWD/$build/meter
 cp $build/loadgen "$WORK/loadgen"
@@ -72,7 +73,7 @@ cp $build/loadgen "$WORK/loadgen"
 	cat ca.key ca.pem >hap-ca.pem
 ) >"$T/pki.log" 2>&1 || { cat "$T/pki.log" >&2; exit 1; }
 cp "$T/upca.pem" "$WORK/"
-UP=$(free_port)
+UP=$(free_port) UP2=$(free_port) PORT=$UP
 mkdir -p "$T/www" "$T/up"
 head -c 67108864 /dev/urandom >"$T/www/file64m"
 python3 -c 'import json; print(json.dumps({"id": 1, "object": "chat.completion", "data": "x" * 960}).ljust(1023))' >"$T/www/json1k"
@@ -88,7 +89,7 @@ http {
 	access_log off; sendfile on; tcp_nodelay on; keepalive_timeout 600s; keepalive_requests 100000000; client_max_body_size 1g; client_body_buffer_size 64k;
 	ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:S:10m; ssl_session_tickets on; ssl_buffer_size 16k;
 	server {
-		listen 127.0.0.1:$UP ssl backlog=4096; ssl_certificate $T/up.pem; ssl_certificate_key $T/up.key; root $T/www;
+		listen 127.0.0.1:$UP ssl backlog=4096; listen 127.0.0.1:$UP2 ssl http2 backlog=4096; ssl_certificate $T/up.pem; ssl_certificate_key $T/up.key; root $T/www;
 		location = /v1/json { default_type application/json; add_header X-Saw-Auth \$http_authorization; try_files /json1k =404; }
 		location = /v1/post { default_type text/plain; return 200 "ok\n"; }
 		location = /v1/file { try_files /file64m =404; }
@@ -121,6 +122,20 @@ destinations:
     addresses: [127.0.0.0/8]
     tls: { ca: ./upca.pem }
     allow: [ "GET /v1/**", "POST /v1/**" ]
+  - host: $HOST
+    ports: [$UP2]
+    connect: 127.0.0.1:$UP2
+    addresses: [127.0.0.0/8]
+    tls: { ca: ./upca.pem }
+    allow: [ "GET /v1/**" ]
+    inject:
+      - { secret: api, as: bearer, env: API_TOKEN }
+  - host: $PLAIN
+    ports: [$UP2]
+    connect: 127.0.0.1:$UP2
+    addresses: [127.0.0.0/8]
+    tls: { ca: ./upca.pem }
+    allow: [ "GET /v1/**" ]
 sandbox:
   resources: { open_files: 8192 }
 P
@@ -159,8 +174,8 @@ C
 	wait_for 10 listens "$p"
 }
 start_haproxy() {
-	local p
-	p=$(free_port)
+	local p q
+	p=$(free_port) q=$(free_port)
 	cat >"$T/peer/haproxy.cfg" <<C
 global
 	nbthread 1
@@ -180,10 +195,17 @@ frontend f
 	default_backend b
 backend b
 	server up 127.0.0.1:$UP ssl verify required ca-file $T/upca.pem sni str($HOST) verifyhost $HOST alpn http/1.1 pool-max-conn 300
+frontend f2
+	bind 127.0.0.1:$q ssl crt $T/fixed.pem ca-sign-file $T/hap-ca.pem generate-certificates alpn h2
+	http-request deny unless { method GET POST } { path_beg /v1/ }
+	http-request set-header Authorization "Bearer injected"
+	default_backend b2
+backend b2
+	server up 127.0.0.1:$UP2 ssl verify required ca-file $T/upca.pem sni str($HOST) verifyhost $HOST alpn h2 pool-max-conn 300
 C
 	taskset -c 0 haproxy -db -f "$T/peer/haproxy.cfg" >"$T/peer/haproxy.log" 2>&1 &
 	PEER_PID=$!
-	HOW="-d 127.0.0.1:$p -C $T/ca.pem"
+	HOW="-d 127.0.0.1:$p -C $T/ca.pem" HOW2="-d 127.0.0.1:$q -C $T/ca.pem"
 	wait_for 10 listens "$p"
 }
 certgen=/usr/lib/squid/security_file_certgen
@@ -240,16 +262,23 @@ lg() { # PEER LOADGEN-ARGUMENTS...: one window; a JSON line of loadgen and meter
 	sallyport | sallyport-plain)
 		local h=$HOST
 		[ "$peer" = sallyport ] || h=$PLAIN
-		(cd "$WORK" && HOME=$T/home BENCH_SECRET=$SECRET timeout 180 taskset -c 1 "$BIN/sallyport" run --quiet --state "$T/state" --policy policy.yaml -- ./loadgen -x 127.0.0.1:3128 -u "$h:$UP" "$@") 2>>"$T/lg.err"
+		(cd "$WORK" && HOME=$T/home BENCH_SECRET=$SECRET timeout 180 taskset -c 1 "$BIN/sallyport" run --quiet --state "$T/state" --policy policy.yaml -- ./loadgen -x 127.0.0.1:3128 -u "$h:$PORT" "$@") 2>>"$T/lg.err"
 		;;
 	*)
 		# shellcheck disable=SC2086
-		timeout 180 taskset -c 1 "$WORK/loadgen" $HOW -u "$HOST:$UP" "$@" 2>>"$T/lg.err"
+		timeout 180 taskset -c 1 "$WORK/loadgen" $USE -u "$HOST:$PORT" "$@" 2>>"$T/lg.err"
 		;;
 	esac | taskset -c 1 "$METER" "$PEER_PID" 2>>"$T/lg.err"
 }
 run_mode() { # PEER MODE ROUND
 	local out
+	PORT=$UP
+	case $2 in
+	h2*)
+		case $1 in nginx | squid) return 0 ;; esac
+		PORT=$UP2
+		;;
+	esac
 	case $2 in
 	h1) set -- "$@" -p /v1/json -m keepalive -c 32 -t "$SECS" -w "$WARM" ;;
 	lat) set -- "$@" -p /v1/json -m keepalive -c 1 -t "$SECS" -w "$WARM" ;;
@@ -261,8 +290,17 @@ run_mode() { # PEER MODE ROUND
 		"start_$1" || return 1
 		set -- "$@" -p /v1/json -m idle -c "$IDLE_N" -t 4 -w 0.5
 		;;
+	h2) set -- "$@" -p /v1/json -m keepalive -2 8 -c 4 -t "$SECS" -w "$WARM" ;;
+	h2bulk) set -- "$@" -p /v1/file -m keepalive -2 1 -c 2 -t "$SECS" -w "$WARM" ;;
+	h2idle)
+		peer_stop
+		"start_$1" || return 1
+		set -- "$@" -p /v1/json -m idle -2 1 -c "$IDLE_N" -t 4 -w 0.5
+		;;
 	esac
 	local peer=$1 mode=$2 round=$3
+	USE=${HOW:-}
+	[ $PORT = "$UP" ] || USE=${HOW2:-}
 	shift 3
 	out=$(lg "$peer" "$@") || { say "$peer, $mode, round $round gave no figure"; tail -n 3 "$T/lg.err" >&2; return 1; }
 	echo "{\"peer\":\"$peer\",\"label\":\"$mode\",\"round\":$round,${out#\{}" >>"$RAW"

@@ -79,9 +79,15 @@ table("newconn", "New connection for each request: (CONNECT,) full TLS handshake
 table("bulk", "Bulk: 64 MiB downloads, 2 connections", [
     ("CPU s/GB", cpu_gb, "{:.2f}"), ("beside nginx", cpu_gb, ""), ("beside haproxy", cpu_gb, ""),
     ("MB/s", lambda r: r["bytes"] / 1e6 / r["seconds"], "{:.0f}"), ("proxy busy %", lambda r: 100 * r["cpu_s"] / r["seconds"], "{:.0f}")])
-table("idle", "Idle: open connections after one request each, held", [
+table("h2", "HTTP/2 on both sides: GET of 1 KiB, 4 connections with 8 streams each", common)
+table("h2bulk", "HTTP/2 on both sides: 64 MiB downloads, 2 connections", [
+    ("CPU s/GB", cpu_gb, "{:.2f}"), ("beside haproxy", cpu_gb, ""),
+    ("MB/s", lambda r: r["bytes"] / 1e6 / r["seconds"], "{:.0f}"), ("proxy busy %", lambda r: 100 * r["cpu_s"] / r["seconds"], "{:.0f}")])
+idle = [
     ("KB/connection", lambda r: (r["rss_end_kb"] - r["rss_begin_kb"]) / r["held"] if r["held"] else float("nan"), "{:.1f}"),
-    ("connections", lambda r: r["held"], "{:.0f}"), ("all processes before, MB", lambda r: r["rss_begin_kb"] / 1024, "{:.1f}"), ("processes", lambda r: r["procs"], "{:.0f}")])
+    ("connections", lambda r: r["held"], "{:.0f}"), ("all processes before, MB", lambda r: r["rss_begin_kb"] / 1024, "{:.1f}"), ("processes", lambda r: r["procs"], "{:.0f}")]
+table("idle", "Idle: open connections after one request each, held", idle)
+table("h2idle", "Idle connections of HTTP/2, after one request each, held", idle)
 print("\nsallyport: CONNECT, policy by method and path, credential injected, responses scrubbed, one chained record per request. sallyport-plain: the same without")
 print("a credential (nothing to scrub). squid: CONNECT, ssl-bump, access rules, header added, no record. nginx, haproxy: reverse proxies that re-encrypt, no CONNECT, no record:")
 print("the ceiling, not the same job. client CPU is the load generator's own: the same work for all, so it shows how the machine drifted.")

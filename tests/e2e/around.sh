@@ -50,7 +50,7 @@ UPPORT=$PORT
 cat "$T/out"
 for what in "udp 443: refused" "udp6 443: refused" "tcp 22: refused" "tcp6 22: refused" "raw: refused" "packet: refused" "vsock: refused" "netfilter: refused" "mptcp: refused" "udplite: refused" "bluetooth: refused" \
 	"bind 127.0.0.1 3128: refused" "bind 127.0.0.1 53: refused" "bind udp 127.0.0.1 53: refused" "bind ::1 3128: refused" "tls port 853: refused" "own dns: answers 0 from 9.9.9.9" "own dns over tcp: answers 0"; do
-	has "$what" "$T/out" "$what"
+	has "G19 $what" "$T/out" "$what"
 done
 if grep -q 'upstream directly: refused\|upstream directly: closed' "$T/out"; then ok "the upstream's own port is not reachable"; else not_ok "the upstream's own port is not reachable" "$(cat "$T/out")"; fi
 hasnt "nothing answered over UDP" "$T/out" ANSWERED

@@ -22,7 +22,7 @@ cp -r configs "$work/"
 mkdir "$work/docs"
 cp docs/POLICY.md "$work/docs/"
 mkdir "$work/clients"
-for f in "$BUILD"/../clients/{node_modules,go-client,rust-client,*.skip}; do [ ! -e "$f" ] || cp -r "$f" "$work/clients/"; done
+for f in "$BUILD"/../clients/{node_modules,go-client,connect-client,grpc-client,rust-client,h2spec,*.skip}; do [ ! -e "$f" ] || cp -r "$f" "$work/clients/"; done
 [ ! -d tests/cases ] || cp -r tests/cases "$work/tests/"
 for f in "$BUILD"/sallyport-proxy-selftest; do [ ! -e "$f" ] || cp "$f" "$work/build/"; done
 chown -R "$user" "$work"

@@ -584,10 +584,11 @@ class ClientConn(Reader):
 
 
 class Audit:
-    """Records of kind `request`, in the order of the log."""
+    """Records of kind `request`, in the order of the log; those of connections beside them."""
 
     def __init__(self, state):
         self.name, self.f, self.rest, self.queue, self.total = os.path.join(state, "audit", "audit.jsonl"), None, b"", collections.deque(), 0
+        self.connections = collections.deque()
 
     def read(self):
         if self.f is None:
@@ -603,6 +604,8 @@ class Audit:
                     raise Failed("a control octet in the log: %r" % l)
                 if o["unmapped"]["sallyport"]["kind"] == "request":
                     self.queue.append(o)
+                elif o["unmapped"]["sallyport"]["kind"] == "connection":
+                    self.connections.append(o)
             if not data:
                 if os.path.exists(self.name) and os.stat(self.name).st_ino != os.fstat(self.f.fileno()).st_ino:
                     self.f = open(self.name, "rb")
@@ -911,6 +914,8 @@ def main():
 
 
 def conformance(by_id, name):
+    with open(name) as f:
+        more = f.read().partition("\n## HTTP/2\n")  # h2cases.py writes that
     with open(name, "w") as f:
         f.write("# Conformance\n\nWritten by `WRITE=1 bash tests/e2e/cases.sh` from tests/cases/http1: each id of the catalogue of attacks and field cases that has a case, what was tried, on which\n"
                 "entry paths, and what came of it. `values` counts the spellings of the case. Cases of group A are cut at every offset, the others sent whole and one octet at a time; `tests/unit/cases_test.c`\n"
@@ -920,6 +925,7 @@ def conformance(by_id, name):
             for case, runs, bad in by_id[i]:
                 result = "passes" if not bad else "not run (`SLOW=1`)" if bad == ["skipped"] else "**fails**"
                 f.write("| %s | %s | %d | %s | %s |\n" % (i, case.title.replace("|", "\\|"), len(case.variants), " ".join(case.paths), result))
+        f.write("".join(more[1:]))
 
 
 def seeds():

@@ -3,6 +3,7 @@
 """The sandbox's end of cases.py: does what standard input says, tells on standard output what it sees.
 
 Commands and events are JSON objects, one a line. It decides nothing: {"c": 7, "do": "open", "how": "connect", "host": ...},
+(tls and connect speak HTTP/1.1 behind it, tls2 and connect2 HTTP/2),
 "send" (slices in base64, each a segment or TLS record of its own), "shut", "close", "reset", "hold", "read". Events: "open",
 "failed", "data", "end" (fin, notify, reset).
 """
@@ -21,6 +22,8 @@ addresses = {}
 conns = {}
 tls = ssl.create_default_context()
 tls.set_alpn_protocols(["http/1.1"])
+tls2 = ssl.create_default_context()
+tls2.set_alpn_protocols(["h2"])
 
 
 def tell(**event):
@@ -37,9 +40,9 @@ def resolve(host):
 class Conn:
     def __init__(self, number, how, host):
         self.number, self.out, self.held, self.over = number, [], False, False
-        self.s = socket.create_connection(PROXY if how in ("proxy", "connect") else (resolve(host), 443 if how == "tls" else 80), timeout=10)
+        self.s = socket.create_connection(PROXY if how in ("proxy", "connect", "connect2") else (resolve(host), 443 if how in ("tls", "tls2") else 80), timeout=10)
         self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if how == "connect":
+        if how in ("connect", "connect2"):
             self.s.sendall(b"CONNECT %s:443 HTTP/1.1\r\nHost: %s:443\r\n\r\n" % (host.encode(), host.encode()))
             answer = b""
             while b"\r\n\r\n" not in answer:
@@ -49,7 +52,11 @@ class Conn:
                 answer += octet
             if not answer.startswith(b"HTTP/1.1 200 "):
                 raise OSError("CONNECT: " + repr(answer))
-        if how in ("connect", "tls"):
+        if how in ("connect2", "tls2"):
+            self.s = tls2.wrap_socket(self.s, server_hostname=host, suppress_ragged_eofs=False)
+            if self.s.selected_alpn_protocol() != "h2":
+                raise OSError("ALPN: %s" % self.s.selected_alpn_protocol())
+        elif how in ("connect", "tls"):
             self.s = tls.wrap_socket(self.s, server_hostname=host, suppress_ragged_eofs=False)
         self.s.setblocking(False)
         self.mask()

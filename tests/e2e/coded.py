@@ -2,7 +2,7 @@
 # Responses with a secret in them, and the search for it in what came out of the gateway.
 #	coded.py serve H1-PORT H2-PORT CERT KEY LOG    an origin that sends back the credential it was given: as the query says
 #	coded.py search SECRET DIRECTORY               names every file in which it stands in any form; nothing: none
-import base64, binascii, gzip, json, os, re, socket, ssl, sys, threading, urllib.parse, zlib
+import base64, gzip, os, random, re, socket, ssl, sys, threading, urllib.parse, zlib
 
 
 def forms(s):
@@ -23,6 +23,11 @@ def forms(s):
 
 def around(form, s):
     return b'{"you sent":"' + forms(s)[form] + b'","and":"\\n"} '
+
+
+def expanded():
+    r = random.Random(7)
+    return b"".join(b"%016x%s\n" % (r.getrandbits(64), b"x" * 1500) for _ in range(25000))
 
 
 # --- the search ----------------------------------------------------------------------------------------------------
@@ -123,6 +128,8 @@ def response(method, path, fields):
             for i in range(1600): yield b"0123456789abcdef" * 4096
             yield around("raw", s)
         return 200, head, big(), None
+    if kind == "expand": # 100 octets for one; all of it has left here before a slow client has read much
+        return 200, head, coded([expanded()]), [("x-sum", "1"), ("x-token", s)]
     if kind == "events":
         def events():
             c = Coder(coding)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts, names and addresses, asked for from inside a sandbox. Prints "ok TEXT" or "not ok TEXT: what"."""
 import json, os, socket, ssl, struct, sys
-HTTP, part = int(sys.argv[2]), sys.argv[1]
+HTTP, COUNT, part = int(sys.argv[2]), int(sys.argv[3]), sys.argv[1]
 def say(good, text, what=""): print(("ok %s" if good else "not ok %s: %s") % ((text,) if good else (text, what)), flush=True)
 def raw(data, to=("127.0.0.1", 3128)):
     """(status, decoded refusal or None, all octets)"""
@@ -55,7 +55,7 @@ if part == "grammar":
         r = get(h); say(code(r) == "destination_denied", "E10 %s is refused" % h.decode(), r[:2])
     r = get(b"a.w.test"); say(r[0] == "200", "E10 a.w.test is of *.w.test", r[:2])
     r = get(b"a.b.w.test"); say(code(r) == "destination_denied", "E10 a.b.w.test is not", r[:2])
-    for p in (22, 25, 6379, 8443, 80):
+    for p in (22, 25, 6379, 8443, 80, COUNT):
         r = get(b"plain.test", port=p); say(code(r) == "destination_denied", "E13 port %d" % p, r[:2])
     for h in (b"127.0.0.1", b"[::1]", b"[::]", b"[::ffff:127.0.0.1]", b"[::ffff:7f00:1]", b"[::127.0.0.1]", b"[64:ff9b::7f00:1]", b"[2002:7f00:1::]", b"169.254.169.254", b"127.0.0.1."):
         r = get(h); say(code(r) in ("destination_denied", "malformed_request"), "E14 E15 UT09 %s needs a rule" % h.decode(), r[:2])
@@ -69,7 +69,7 @@ elif part == "addresses":
     # H01-H05: what a name may not lead to
     for l in open("ranges"):
         i, name, address = l.split()
-        r = get(name.encode()); say(code(r) == "address_denied", "%s %s" % (i, address), (r[0], r[1] and r[1].get("reason")))
+        r = get(name.encode(), port=COUNT); say(code(r) == "address_denied", "%s %s" % (i, address), (r[0], r[1] and r[1].get("reason")))
     for i, h, want in (("H05", b"mixed.test", "200"), ("H05", b"mixed6.test", "200"), ("H07", b"cname-ok.test", "200"), ("H13", b"both.test", "200"), ("H12", b"tcp.test", "200"), ("H12", b"many.test", "200"), ("H06", b"turn.test", "200")):
         r = get(h); say(r[0] == want, "%s %s is reached" % (i, h.decode()), r[:2])
     for i, h, want, says in (("H01", b"listed-meta.test", "address_denied", ""), ("H01", b"listed-meta6.test", "address_denied", ""), ("H05", b"mixed-closed.test", "upstream_unreachable", "127.0.0.9"), ("H07", b"cname-bad.test", "address_denied", ""),
@@ -116,7 +116,12 @@ elif part == "dns":
             r = ask(b"plain.test", kind, tcp); say(r[1] == 0, "H10 type %d of an allowed name is empty" % kind, r)
             r = ask(b"a1b2c3d4e5f6.exfil.evil.test", kind, tcp); say(r[1] == 0, "H10 type %d of a refused name is empty" % kind, r)
         r = ask(b"x" * 63 + b"." + b"y" * 63 + b"." + b"z" * 63 + b".evil.test", 1, tcp); say(r[0] in (0, 3, 5), "H10 long labels of a refused name", r)
-    for h in (b"d1.evil.test", b"d2.evil.test"):
+    for h in (b"d1.evil.test", b"d2.evil.test", b"evil.test", b"notplain.test"):
+        for port in (443, COUNT):
+            connect(h + b":%d" % port); get(h, port=port)
+            try:
+                s = socket.create_connection((h.decode(), port), 5); s.sendall(b"GET / HTTP/1.1\r\nHost: " + h + b"\r\n\r\n"); s.recv(100); s.close()
+            except OSError: pass
         say(code(get(h)) == "destination_denied", "H09 absolute: a refused name", h)
         connect(h + b":443")
         try: socket.create_connection((h.decode(), HTTP), 5).close()

@@ -6,7 +6,7 @@ NAME=dest
 can_run
 make_pki
 start_nginx
-DNS=$(free_port)
+DNS=$(free_port) COUNT=$(free_port)
 here=$(dirname "$0")
 cp "$here/dest.py" "$WORK/"
 python3 - >"$WORK/ranges" <<'P'
@@ -47,11 +47,25 @@ empty.test empty
 silent.test silent
 localhost a 127.0.0.1
 intranet a 127.0.0.1
+evil.test a 127.0.0.1
+d1.evil.test a 127.0.0.1
+d2.evil.test a 127.0.0.1
+a1b2c3d4e5f6.exfil.evil.test a 127.0.0.1
+notplain.test a 127.0.0.1
+plain.test.evil.test a 127.0.0.1
+w.test a 127.0.0.1
+a.b.w.test a 127.0.0.1
 Z
 } >"$T/zone"
 python3 "$here/dnsd.py" "$DNS" "$T/asked" "$T/zone" >"$T/dnsd.log" 2>&1 &
 PIDS+=($!)
-wait_for 10 test -s "$T/asked" || { not_ok "the name server starts" "$(cat "$T/dnsd.log")"; exit 1; }
+# nobody who is refused gets as far as this one, on whatever address of this host
+python3 -c '
+import socket, sys
+s = socket.create_server(("", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True, backlog=512); print("up", flush=True)
+while True: c, a = s.accept(); print("connect", a, flush=True); c.close()' "$COUNT" >"$T/connects" 2>&1 &
+PIDS+=($!)
+wait_for 10 grep -q up "$T/connects" && wait_for 10 test -s "$T/asked" || { not_ok "the name server starts" "$(cat "$T/dnsd.log")"; exit 1; }
 printf 'dns: { servers: ["127.0.0.1:%s"] }\n' "$DNS" >"$T/gateway.yaml"
 "$SP" serve --config "$T/gateway.yaml" --state "$STATE" >"$T/gateway.log" 2>&1 &
 PIDS+=($!)
@@ -67,11 +81,11 @@ d() { # HOST [ADDRESSES]
 	d mixed6.test '127.0.0.0/8, "fd01::/16"'
 	d listed-meta.test 169.254.0.0/16
 	d listed-meta6.test '"fd00::/8"'
-	d '*.h.test'
+	d '*.h.test' '' "$COUNT"
 	d '[2001:db8::7]' '"2001:db8::/32"'
 } >"$WORK/policy.yaml"
 part() {
-	(cd "$WORK" && timeout 200 "$SP" run --quiet --policy policy.yaml -- python3 -W ignore dest.py "$1" "$HTTP_PORT") >"$T/said.$1" 2>"$T/err.$1"
+	(cd "$WORK" && timeout 200 "$SP" run --quiet --policy policy.yaml -- python3 -W ignore dest.py "$1" "$HTTP_PORT" "$COUNT") >"$T/said.$1" 2>"$T/err.$1"
 	check "$1: the client ends well" test $? = 0
 	[ ! -s "$T/err.$1" ] || head -20 "$T/err.$1"
 	local line
@@ -92,6 +106,7 @@ check "H07 E17 H14 no search list, nothing of the CNAME's target asked apart" ba
 part again
 hits() { grep -c "HTTP/1" "$T/ngx/access.log"; }
 check "H05 what was refused was never dialled: the origin saw only what was allowed" bash -c "[ \"\$(grep -c . '$T/ngx/access.log')\" -le 40 ]"
+check "E13 E17 G01 H01 H02 H03 H04 H09 no connection of what was refused arrived anywhere" test "$(grep -c connect "$T/connects")" = 0
 "$SP" stop --all --state "$STATE" >/dev/null 2>&1
 record_lines >"$T/lines"
 check "E05 E06 all spellings are one name in the record" bash -c "! grep -iE ' (PLAIN\.Test|pLaIn\.tEsT|plain\.test\.) ' '$T/lines' | grep -v ' plain.test '"

@@ -242,3 +242,35 @@ for what, line, more in (("a path", b"api.test:443/x", b""), ("a scheme", b"http
 c = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 try: c.wrap_socket(explicit(), server_hostname="api.test"); say(False, "G17 a pinned client", "it accepted")
 except ssl.SSLError as e: say("verify failed" in str(e), "G17 a client that does not trust the CA ends it", e)
+
+# G23: who one is comes from where the connection is made, and no field changes it
+for line in (b"Proxy-Authorization: Basic b3RoZXI6b3RoZXI=", b"X-Forwarded-For: 10.0.0.9", b"Forwarded: for=other", b"X-Sallyport-Sandbox: other", b"Via: 1.1 other"):
+    s = socket.create_connection(("127.0.0.1", 3128), 20); s.sendall(b"CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n" + line + b"\r\n\r\n"); b = b""
+    while b"\r\n\r\n" not in b:
+        x = s.recv(1)
+        if not x: break
+        b += x
+    say(b.startswith(b"HTTP/1.1 200") or b.startswith(b"HTTP/1.1 4"), "G23 %s changes nothing" % line.split(b":")[0].decode(), b); s.close()
+# G24: ClientHellos with octets that are wrong, from a seed: each is answered by TLS or by the end, and afterwards all is as before
+import random
+rnd, odd = random.Random(24), {}
+for n in range(400):
+    m = bytearray(Hello(context()).first)
+    for _ in range(rnd.choice((1, 1, 2, 8))):
+        at = rnd.randrange(5 if n % 4 else 0, len(m)); kind = rnd.randrange(4)
+        if kind == 0: m[at] = rnd.randrange(256)
+        elif kind == 1: m[at] ^= 1 << rnd.randrange(8)
+        elif kind == 2: del m[at:at + rnd.randrange(1, 9)]
+        else: m[at:at] = rnd.randbytes(rnd.randrange(1, 9))
+    try:
+        s = explicit(); s.settimeout(20); s.sendall(bytes(m)); s.shutdown(socket.SHUT_WR); b = s.recv(7); s.close()
+    except OSError: b = b""
+    if b[:1] not in (b"", b"\x15", b"\x16") and not b.startswith(b"HTTP/1"): odd[n] = b
+say(not odd, "G24 400 damaged ClientHellos: an alert, a handshake or the end", odd)
+for what, data in (("records of nothing", b"\x16\x03\x01\0\0" * 50), ("a record that is too long", b"\x16\x03\x01\x48\x01" + bytes(18433)), ("a change of cipher first", b"\x14\x03\x03\0\1\1" * 40), ("content first", b"\x17\x03\x03\0\x10" + bytes(16)),
+                   ("a message of 16 MiB announced", b"\x16\x03\x01\0\4\1\xff\xff\xff"), ("a ServerHello", b"\x16\x03\x01\0\4\2\0\0\0"), ("a KeyUpdate", b"\x16\x03\x01\0\5\x18\0\0\1\0"), ("a Finished", b"\x16\x03\x01\0\x10\x14\0\0\x0c" + bytes(12))):
+    try:
+        s = explicit(); s.settimeout(20); s.sendall(data); s.shutdown(socket.SHUT_WR); b = s.recv(7); s.close()
+    except OSError: b = b""
+    say(b[:1] in (b"", b"\x15") or b.startswith(b"HTTP/1.1 4"), "G24 %s" % what, b)
+attempt("G24 and afterwards all is as before", explicit, lambda s, b: s.sendall(b))

@@ -19,6 +19,8 @@ check "everything was tried" bash -c "[ \"\$(grep -c '^ok\|^not ok' '$T/said')\"
 records >"$T/all"
 for r in client_rejected_ca sni_mismatch; do has "a record says $r" "$T/all" "$r"; done
 check "G06 the record has both names" bash -c "grep sni_mismatch '$T/all' | grep 'api.test' | grep -q 'git.test'"
+check "G23 every record is of this sandbox" bash -c "! grep '\"kind\":\"\(request\|connection\|dns\)\"' '$T/all' | grep -v '\"src_endpoint\":{\"name\":\"hello\"'"
+check "G24 the worker was never replaced" bash -c "! grep -E 'worker.*(ended|restart)|worker_lost' '$T/all'"
 check "no request of a refused hello reached the origin" bash -c "! grep -v 'GET /v1/hello' '$T/ngx/access.log' | grep -q ."
 hasnt "the planted secret is in no record" "$T/all" "$SECRET"
 hasnt "nor seen inside" "$T/said" "$SECRET"

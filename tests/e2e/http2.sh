@@ -387,7 +387,7 @@ def up(qs, c): return b"%d" % sum(len(q) for q in qs)
 def both(qs, c):
     for q in qs: yield b"re " + q
 def hang(q, c):
-    e = threading.Event(); c.add_callback(e.set); open(sys.argv[4], "a").write("begun\n"); e.wait(30); open(sys.argv[4], "a").write("ended\n"); return b""
+    e = threading.Event(); c.add_callback(e.set) or e.set(); open(sys.argv[4], "a").write("begun\n"); e.wait(30); open(sys.argv[4], "a").write("ended\n"); return b""
 r = grpc
 h = {"Unary": r.unary_unary_rpc_method_handler(unary), "Missing": r.unary_unary_rpc_method_handler(missing), "Down": r.unary_stream_rpc_method_handler(down),
      "Up": r.stream_unary_rpc_method_handler(up), "Both": r.stream_stream_rpc_method_handler(both), "Hang": r.unary_unary_rpc_method_handler(hang)}
@@ -437,6 +437,19 @@ has "the channel goes on" "$T/out" "after b'again'"
 has "I13 an upstream without HTTP/2 is UNAVAILABLE, and why" "$T/out" "h1only UNAVAILABLE sallyport upstream_protocol: gRPC needs HTTP/2"
 wait_for 10 bash -c "[ \$(grep -c ended '$T/grpc.hang') -eq \$(grep -c begun '$T/grpc.hang') ]" && [ "$(grep -c begun "$T/grpc.hang")" -ge 1 ] && ok "I12 deadline and cancel reach the server" || not_ok "I12 deadline and cancel reach the server" "$(cat "$T/grpc.hang")"
 hasnt "no secret in any answer" "$T/out" "$SECRET"
+CLIENTS=${SP_CLIENTS:-${BUILD:-$BIN}/../clients} # what `make deps` made
+if [ -x "$CLIENTS/grpc-client" ]; then
+	cp "$CLIENTS/grpc-client" "$WORK/"
+	run ./grpc-client grpc.test:443 >"$T/out" 2>&1
+	has "I12 gRPC in Go: unary" "$T/out" 'unary "Bearer ********'
+	has "I12 in Go: trailers-only" "$T/out" "missing NotFound no such thing"
+	has "in Go: a refusal is readable" "$T/out" "denied PermissionDenied sallyport policy_denied: "
+	has "I12 in Go: a deadline" "$T/out" "deadline DeadlineExceeded"
+	lines "I12 in Go: both ways, turn by turn, half-closed" <(grep -E '^(both|end)' "$T/out") "$(printf 'both "re one"\nboth "re two"\nboth "re three"\nend true')"
+	hasnt "no secret in any answer to Go" "$T/out" "$SECRET"
+else
+	skip "gRPC in Go: $(cat "$CLIENTS/grpc.skip" 2>/dev/null || echo "grpc-client was not built (make deps)")"
+fi
 run sh -c 'grep -rl "$0" . || true' "$SECRET" >"$T/out" 2>&1
 lines "no secret in any file of the sandbox" "$T/out" ""
 check_done

@@ -26,6 +26,7 @@ tests:
   - deny: GET https://a.test/repos/acme/secrets/x
 Y
 sed -e 's/GET \/repos\/acme/GET|DELETE \/repos/; s/state=open/state=open|all/; s/type: query/type: [query, mutation]/; s/hosts: \[a.test\]/hosts: [a.test, b.test]/; s/1MiB/2MiB/; s/until: 2026/until: 2027/' "$WORK/old.yaml" >"$WORK/new.yaml"
+TOP=$PWD
 cd "$WORK" || exit 1
 # test
 exits "its tests pass" 0 $P test old.yaml
@@ -38,6 +39,13 @@ check "which is XML" python3 -c "import xml.etree.ElementTree as e; r = e.parse(
 exits "no table is made of a policy that fails its tests" 1 $P compile wrong.yaml -o table
 [ ! -e table ] && ok "none is there" || not_ok "none is there"
 has "the message is one of the file's" "$T/err" "wrong.yaml:18:5: error: the test \`allow GET https://a.test/repos/acme/secrets/x\` fails: got deny"
+for f in "$TOP"/tests/cases/policies/*.yaml; do exits "$(sed -n '1s/^# //p' "$f")" 0 $P test "$f"; done
+# UP07: what is no policy is none
+for f in missing.yaml empty.yaml comments.yaml .; do
+	: >empty.yaml
+	echo '# nothing' >comments.yaml
+	exits "UP07 $f is no policy" 1 $P check "$f"
+done
 # explain with what conditions ask for
 printf '{"query":"mutation { x }"}' >m.json
 exits "explain without the content: a question" 1 $P explain --content old.yaml POST https://a.test/graphql
@@ -59,6 +67,42 @@ exits "as JSON" 0 $P diff --json old.yaml new.yaml
 check "which is JSON" python3 -c "import json; d = json.load(open('$T/out')); assert d['complete'] and d['widened'] >= 6 and d['narrowed'] == 0 and all(c['effect'] == 'wider' for c in d['changes'])"
 exits "as Markdown" 0 $P diff --markdown old.yaml new.yaml
 has "a table" "$T/out" "| **wider** |"
+sed 's/^limits: .*/limits: { request_body: 1MiB, requests: 100\/h }\nsandbox: { resources: { memory: 1GiB }, filesystem: { write: [.], hide: [x] } }/; s/    inject:/    foreign: pass\n    scrub: off\n    tls: { min: "1.3", pin: ["sha256\/AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="] }\n&/; s/GET \/s?state=open/{ method: GET, path: \/s, uses: 3, id: s }/' old.yaml >care.yaml
+exits "authority beside requests" 0 $P diff old.yaml care.yaml
+for w in "- new: the policy: limits.requests per h: 100" "+ new: https://a.test:443: foreign pass" "+ new: https://a.test:443: scrub off" "- new: https://a.test:443: tls.min 1.3" "- new: https://a.test:443: the chain holds one of the keys" "- new: rule s: uses: 3" "- new: sandbox: resources.memory: 1073741824" "+ new: sandbox: filesystem.write ." "- new: sandbox: filesystem.hide x"; do has "the diff has: $w" "$T/out" "$w"; done
+sed 's/requests: 100/requests: 200/; s/memory: 1GiB/memory: 2GiB/; s/uses: 3/uses: 2/' care.yaml >care2.yaml
+exits "other bounds widen" 1 $P diff --fail-on widen care.yaml care2.yaml
+for w in "+ the policy: limits.requests per h: from 100 to 200" "+ sandbox: resources.memory: from 1073741824 to 2147483648" "- rule s: uses: from 3 to 2"; do has "the diff has: $w" "$T/out" "$w"; done
+sed 's/^version: 1/version: 1\nmode: observe\nuntil: 2099-01-01/' old.yaml >observe.yaml
+exits "to observe widens" 1 $P diff --fail-on widen old.yaml observe.yaml
+# revisions
+if git --version >"$T/out" 2>&1; then
+	mkdir -p repo/sub
+	(
+		cd repo || exit 1
+		git init -q . && git config user.email a@a.test && git config user.name a
+		printf 'version: 1\nextends: [parts/base.yaml]\ndestinations:\n  - host: a.test\n    allow: [ GET /a ]\n' >sub/agent.yaml
+		mkdir sub/parts
+		printf 'version: 1\ndestinations:\n  - host: a.test\n    allow: [ GET /base ]\n' >sub/parts/base.yaml
+		git add -A && git commit -qm one
+		sed -i 's/GET \/base/GET|POST \/base/' sub/parts/base.yaml
+	)
+	cd repo || exit 1
+	exits "a revision of git against what lies there" 1 $P diff --fail-on widen HEAD:sub/agent.yaml sub/agent.yaml
+	has "the file beside it is of that revision too" "$T/out" "+ allow POST https://a.test/base"
+	has "it is called so" "$T/out" "is:  a.test:allow:GET|POST /base (sub/parts/base.yaml:4)"
+	cd sub || exit 1
+	exits "from a folder below" 0 $P diff HEAD:agent.yaml HEAD:agent.yaml
+	exits "a revision that is not there" 2 $P diff nothing:agent.yaml agent.yaml
+	exits "an option is no revision" 2 $P diff --output=x:agent.yaml agent.yaml
+	cd ../..
+	printf '#!/bin/sh\ntouch %s/ran\n' "$WORK" >hook && chmod 755 hook
+	git -C repo config core.fsmonitor "$WORK/hook"
+	(cd repo/sub && $P diff HEAD:agent.yaml agent.yaml) >"$T/out" 2>&1
+	[ ! -e ran ] && ok "nothing of the repository's is executed" || not_ok "nothing of the repository's is executed"
+else
+	skip "no git here"
+fi
 # replay and suggest
 python3 - >log.jsonl <<'Y'
 import json
@@ -118,7 +162,7 @@ check "it is written" cmp messy.yaml neat.yaml
 exits "what is laid out stays" 0 $P fmt --check messy.yaml
 printf 'version: 1\n\tx: 1\n' >bad.yaml
 exits "what is not YAML is left alone" 1 $P fmt -w bad.yaml
-check "the ready policies are laid out" $P fmt --check "$OLDPWD"/configs/policies/*.yaml
+check "the ready policies are laid out" $P fmt --check "$TOP"/configs/policies/*.yaml
 # import
 cat >os.yaml <<'Y'
 version: 1
@@ -158,7 +202,7 @@ exits "schema" 0 $P schema
 cp "$T/out" schema.json
 check "which is JSON, and knows what can be written" python3 -c "import json; d = json.load(open('schema.json'))['\$defs']; assert 'regex' in d['rule']['properties'] and 'ask' not in d['rule']['properties'] and d['destination']['required'] == ['host'] and not d['tls']['additionalProperties']"
 if /usr/bin/python3 -c 'import jsonschema, yaml' 2>/dev/null; then # the distribution's
-	check "ready policies are what the schema says, one with a wrong key is not" /usr/bin/python3 - "$OLDPWD"/configs/policies/*.yaml <<'Y'
+	check "ready policies are what the schema says, one with a wrong key is not" /usr/bin/python3 - "$TOP"/configs/policies/*.yaml <<'Y'
 import json, jsonschema, sys, yaml
 v = jsonschema.Draft202012Validator(json.load(open("schema.json")))
 load = lambda t: json.loads(json.dumps(yaml.safe_load(t), default=str))

@@ -33,6 +33,8 @@ P
 done
 [ $bad -eq 12 ] && ok "damaged tables are refused, 12 of 12" || not_ok "damaged tables are refused" "$bad of 12"
 [ ! -e "$WORK/ran" ] && ok "no damaged table ran a command" || not_ok "no damaged table ran a command"
+run curl -sS -m 20 -o /dev/null --path-as-is https://api.test/%76%31/%41dmin%7E/a%2ab >"$T/out" 2>&1
+has "F10 escapes of unreserved characters are decoded on the wire too, nothing else" "$T/ngx/access.log" "GET /v1/Admin~/a%2ab HTTP/1.1 status=200"
 cp "$WORK/policy.yaml" "$WORK/sallyport.yaml"
 (cd "$WORK" && timeout 60 "$SP" run -- true) >"$T/out" 2>&1
 rc=$?

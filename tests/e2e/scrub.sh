@@ -67,6 +67,11 @@ for up in h1 h2; do for v in http1.1 http2; do
 	for how in cut behind false bomb; do get \$v-\$up-broken-\$how --\$v "https://\$up.test/v1/broken?how=\$how"; done
 	get \$v-\$up-broken-late --\$v "https://\$up.test/v1/broken?how=behind&step=1"
 	get \$v-\$up-empty --\$v "https://\$up.test/v1/broken?how=empty"
+	for c in gzip br; do
+		case " $codings " in *" \$c "*) ;; *) continue ;; esac
+		curl -sS -m 60 --suppress-connect-headers --\$v -D got/\$v-\$up-\$c-slow.head -H 'TE: trailers' --limit-rate 40M -o slow "https://\$up.test/v1/expand?coding=\$c"
+		sha256sum <slow >got/\$v-\$up-\$c-slow
+	done
 	for c in "" $codings; do # the next event comes only when this one was seen
 		curl -sS -m 60 -N --\$v "https://\$up.test/v1/events?coding=\$c&gate=\$v\$up\$c" 2>got/\$v-\$up-\$c-events.err | while read -r line; do
 			echo "\$line"
@@ -74,6 +79,8 @@ for up in h1 h2; do for v in http1.1 http2; do
 		done >got/\$v-\$up-\$c-events
 	done
 done; done
+curl -sS -m 60 --limit-rate 40M -o slow "https://h1.test/v1/expand?coding=gzip&length=1"
+sha256sum <slow >got/length-slow
 get length --http1.1 "https://h1.test/v1/forms?coding=gzip&length=1"
 get close --http1.1 "https://h1.test/v1/forms?coding=gzip&close=1"
 get old --no-alpn --http1.0 "https://h1.test/v1/forms?coding=gzip&length=1"
@@ -104,6 +111,9 @@ size() { tr -d '\r' <"$1" | sed '1,/^$/d' | wc -c; }
 want=$(python3 -c "
 import sys; exec(open('$HERE/coded.py').read().split('if sys.argv[1]')[0])
 print(len(b''.join(around(f, sys.argv[1]) + b'\n' for f in forms(sys.argv[1]))))" "$SECRET")
+expanded=$(python3 -c "
+import hashlib, random; exec(open('$HERE/coded.py').read().split('if sys.argv[1]')[0])
+print(hashlib.sha256(expanded()).hexdigest())")
 for up in h1 h2; do for v in http1.1 http2; do
 	bad= n=0
 	for c in $codings; do
@@ -138,10 +148,17 @@ for up in h1 h2; do for v in http1.1 http2; do
 	[ -z "$bad" ] && ok "D20 $v to $up: damaged content and bombs are broken off so that the client notices" || not_ok "D20 $v to $up: broken off" "$bad" "$(grep broken "$T/out")"
 	has "$v to $up: no content, no coding" "$T/out" "$v-$up-empty exit=0 status=200"
 	bad=
+	for c in gzip br; do
+		case " $codings " in *" $c "*) ;; *) continue ;; esac
+		[ "$(cut -d' ' -f1 "$G/$v-$up-$c-slow")" = "$expanded" ] && grep -qi '^x-sum: 1' "$G/$v-$up-$c-slow.head" && grep -qi '^x-token: \*\*\*' "$G/$v-$up-$c-slow.head" || bad="$bad $c"
+	done
+	[ -z "$bad" ] && ok "$v to $up: a slow client gets all of it, and the trailer" || not_ok "$v to $up: a slow client gets all of it, and the trailer" "$bad" "$(cat "$G/$v-$up-gzip-slow" "$G/$v-$up-gzip-slow.head")"
+	bad=
 	for c in "" $codings; do [ "$(grep -c '^data: [0-4]' "$G/$v-$up-$c-events")" -eq 5 ] || bad="$bad [$c]"; done
 	[ -z "$bad" ] && ok "J11 I11 $v to $up: each event comes before the next is sent" || not_ok "J11 I11 $v to $up: each event comes before the next is sent" "$bad" "$(cat "$G/$v-$up--events" "$G/$v-$up-gzip-events")"
 done; done
 grep -qi '^transfer-encoding: chunked' "$G/length" && ok "a length that was the coded one's becomes chunks" || not_ok "a length that was the coded one's becomes chunks" "$(head -c 300 "$G/length")"
+has "a slow client gets all of what had a length" "$G/length-slow" "$expanded"
 for n in length close old other; do has "$n: whole" "$T/out" "$n exit=0 status=200"; [ "$(grep -c 'you sent' "$G/$n")" -ge 20 ] && ok "$n: all of it" || not_ok "$n: all of it" "$(head -c 800 "$G/$n")"; done
 [ "$(wc -c <"$G/big")" -eq 200 ] && grep -q '"you sent":"\*\*\*\*' "$G/big" && ok "UF05 at the end of 100 MB" || not_ok "UF05 at the end of 100 MB" "$(cat "$G/big")"
 grep 'v1/forms?range ' "$T/origin.log" >"$T/one"

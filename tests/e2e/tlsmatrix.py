@@ -71,6 +71,9 @@ def make(d, state):
     case("disorder", "ok", "", [leaf("disorder", i2 := Cert(name("lower"), ok, i1 := Cert(name("upper"), ik, root, (basic(True, 1), usage("certsign"))), (basic(True, 0), usage("certsign")))), root, i1, i2])
     case("unrelated", "ok", "", [leaf("unrelated"), stranger, good, oldroot])
     case("cross", "ok", "", [leaf("cross"), good, Cert(name("matrix root"), ck, stranger, CA)])
+    # roots that came with software of old (their names; nobody has their keys here): like any other that is not listed
+    for label, cn in (("superfish", "Superfish, Inc."), ("edellroot", "eDellRoot"), ("dsdtestprovider", "DSDTestProvider"), ("mitm-software", "mitmproxy"), ("preact-cli", "localhost"), ("webpack-dev-server", "webpack")):
+        case(label, "no", "self", [leaf(label, i := Cert(name(cn), ok, exts=CA)), i])
     case("root-leaf", "ok", "", [leaf("root-leaf", root)])
     # constraints
     case("leaf-issuer", "no", "", [leaf("leaf-issuer", i := leaf("issuer", key=ik)), i, good])
@@ -92,8 +95,12 @@ def make(d, state):
     case("eku-client", "no", "purpose", [leaf("eku-client", exts=(basic(False), SIGN, eku("client"), san(dns("eku-client.m.test")))), good])
     case("eku-code", "no", "purpose", [leaf("eku-code", exts=(basic(False), SIGN, eku("code"), san(dns("eku-code.m.test")))), good])
     case("eku-both", "ok", "", [leaf("eku-both", exts=(basic(False), SIGN, eku("server", "client"), san(dns("eku-both.m.test")))), good])
-    case("eku-none", "ok", "", [leaf("eku-none", exts=(basic(False), SIGN, san(dns("eku-none.m.test")))), good])
+    case("eku-none", "no", "extendedKeyUsage", [leaf("eku-none", exts=(basic(False), SIGN, san(dns("eku-none.m.test")))), good])
     case("eku-inter-code", "no", "purpose", [leaf("eku-inter-code", i := inter("code signing", (basic(True, 0), usage("certsign"), eku("code")))), i])
+    case("sct-none", "ok", "")
+    case("sct-garbage", "ok", "", [leaf("sct-garbage", more=(("1.3.6.1.4.1.11129.2.4.2", False, octets(b"\0\x10garbage")),)), good])
+    case("eku-inter-none", "ok", "", [leaf("eku-inter-none", i := inter("no purpose", (basic(True, 0), usage("certsign")))), i])
+    case("eku-inter-client", "no", "purpose", [leaf("eku-inter-client", i := inter("client only", (basic(True, 0), usage("certsign"), eku("client")))), i])
     case("critical", "no", "critical", [leaf("critical", more=(UNKNOWN_CRITICAL,)), good])
     case("critical-inter", "no", "critical", [leaf("critical-inter", i := inter("critical", (basic(True, 0), usage("certsign"), UNKNOWN_CRITICAL))), i])
     # crypto
@@ -105,6 +112,7 @@ def make(d, state):
     case("rsa1024-inter", "no", "too weak", [leaf("rsa1024-inter", i := inter("weak", key=rsa(k("rsa1024.key"), 1024))), i])
     case("rsa2048", "ok", "", [leaf("rsa2048", key=rk), good])
     case("rsa4096", "ok", "", [leaf("rsa4096", key=rsa(k("rsa4096.key"), 4096)), good])
+    case("rsa8192", "ok", "", [leaf("rsa8192", key=Key(k("rsa8192.key"), "rsa", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:8192", "-pkeyopt", "rsa_keygen_primes:4")), good])
     case("ecc384", "ok", "", [leaf("ecc384", key=ec(k("ecc384.key"), "secp384r1")), good])
     case("ed25519", "ok", "", [leaf("ed25519", key=ed25519(k("ed.key"))), good])
     case("pss", "ok", "", [leaf("pss", rsaroot, md="pss")])
@@ -132,6 +140,9 @@ def make(d, state):
     case("client-required13", "no", "client certificate", client="required")
     case("resume12", "ok", "", max="1.2")
     case("resume13", "ok", "")
+    case("reneg", "any", "", [leaf("reneg", key=rk), good])
+    # an origin whose octets are changed on the way (rawly, below): the signature in its handshake
+    case("keysig", "no", "signature", [leaf("keysig", names=(dns("keysig.raw.test"),)), good], host="keysig.raw.test", max="1.2")
     # by the policy
     case("min13", "no", "protocol version", [leaf("min13", names=(dns("min13.test"),)), good], host="min13.test", max="1.2")
     case("pin-ok", "ok", "", [leaf("pin-ok", names=(dns("pin-ok.test"),)), good], host="pin-ok.test")
@@ -142,6 +153,7 @@ def make(d, state):
     open(k("listed.pem"), "w").write(x.pem())
     case("alpn-h2", "no", "alpn", [leaf("alpn-h2", names=(dns("alpn-h2.test"),)), good], host="alpn-h2.test", alpn=["http/1.1"])
     case("staple-wanted", "no", "must-staple", [leaf("staple-wanted", more=(MUST_STAPLE,)), good])
+    case("ocsp-must", "ok", "", [leaf("ocsp-must", more=(MUST_STAPLE,)), good], staple="must")
     for label in "good revoked unknown other late stranger self delegated garbage".split():
         case("ocsp-" + label, "ok" if label in ("good", "delegated") else "no", {"good": "", "delegated": "", "self": "not signed", "revoked": "revoked", "unknown": "does not know", "other": "another certificate", "late": "out of its time", "stranger": "not signed", "garbage": "cannot be read"}[label], staple=label)
     case("public-eku-none", "no", "extendedKeyUsage", [leaf("public-eku-none", names=(dns("public-eku-none.test"),), exts=(basic(False), SIGN, san(dns("public-eku-none.test")))), good], host="public-eku-none.test")
@@ -178,7 +190,7 @@ def staples(d, issuer, stranger, chains):
     gen = lambda t: tlv(0x18, time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + t)).encode())
     key_bits = issuer.key.spki[-65:]
     delegate = Cert(name("ocsp responder"), stranger.key, issuer, (basic(False), usage("sign"), eku("ocsp")))
-    for label in "good revoked unknown other late stranger self delegated".split():
+    for label in "good revoked unknown other late stranger self delegated must".split():
         c = chains["ocsp-" + ("good" if label == "other" else label)][0] # other: of another certificate
         cert_id = seq(seq(oid("1.3.14.3.2.26"), tlv(5, b"")), octets(hashlib.sha1(issuer.subject).digest()), octets(hashlib.sha1(key_bits).digest()), num(c.serial))
         status = {"revoked": tlv(0xa1, gen(-DAY)), "unknown": tlv(0x82, b"")}.get(label, tlv(0x80, b""))
@@ -234,11 +246,28 @@ def serve(d, tls_port, raw_port):
             s.unwrap()
         except (OSError, KeyError) as e: tell("failed", repr(e))
         finally: raw.close()
+    def corrupt(raw, hello, port):
+        o = socket.create_connection(("127.0.0.1", port), 10); o.settimeout(5); o.sendall(hello); b = b""
+        while True: # TLS 1.2: the server's first flight is in clear; its ServerKeyExchange ends with the signature
+            x = o.recv(65536)
+            if not x: break
+            b += x; at = 0
+            while len(b) >= at + 5 and len(b) >= at + 5 + struct.unpack(">H", b[at + 3:at + 5])[0]:
+                n = struct.unpack(">H", b[at + 3:at + 5])[0]
+                if b[at + 5] == 12: b = b[:at + 4 + n] + bytes([b[at + 4 + n] ^ 1]) + b[at + 5 + n:]
+                raw.sendall(b[at:at + 5 + n]); done = b[at + 5] == 14; at += 5 + n
+                if done: raw.recv(65536); return
+            b = b[at:]
     def rawly(raw):
         raw.settimeout(5)
         try:
             what = host_of(raw).split(".")[0]
             hello = raw.recv(16384)
+            if what == "keysig": corrupt(raw, hello, tls_port); return
+            if what.startswith("suite-"): # what nobody offered: export, RC4, 3DES, no encryption, static and ephemeral Diffie-Hellman (FREAK, Logjam)
+                body = b"\x03\x03" + bytes(range(32)) + b"\0" + bytes.fromhex(what[6:]) + b"\0\0\5\xff\1\0\1\0"
+                raw.sendall(b"\x16\x03\x03" + struct.pack(">H", len(body) + 4) + b"\2" + len(body).to_bytes(3, "big") + body)
+            if what == "ssl2": raw.sendall(b"\x80\x0b\x04\x00\x01\x00\x02\x00\x00\x00\x00\x00\x10")
             if what == "http": raw.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
             if what == "ssh": raw.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
             if what == "garbage": raw.sendall(b"\x16\x03\x03\x00\x40" + bytes(range(64)))
@@ -269,5 +298,21 @@ def serve(d, tls_port, raw_port):
     tell("up")
     threading.Event().wait()
 
-if sys.argv[1] == "make": make(sys.argv[2], sys.argv[3])
+def renegotiate(d, port):
+    """An origin of TLS 1.2 that asks for another handshake when it has read the request, and answers then."""
+    import subprocess, time
+    p = subprocess.Popen(["openssl", "s_server", "-accept", "127.0.0.1:%d" % port, "-cert", d + "/reneg.pem", "-key", d + "/reneg.pem", "-cert_chain", d + "/inter.pem", "-tls1_2", "-naccept", "2"],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
+    seen = b""
+    while x := p.stdout.read(4096):
+        seen += x
+        open(d + "/reneg.log", "ab").write(x)
+        if b"GET / " in seen and b"\r\n\r\n" in seen[seen.index(b"GET / "):]:
+            p.stdin.write(b"r\n"); time.sleep(0.5)
+            try: p.stdin.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n"); time.sleep(0.5); p.stdin.write(b"Q\n")
+            except OSError: pass
+            seen = b""
+
+if sys.argv[1] == "reneg": renegotiate(sys.argv[2], int(sys.argv[3]))
+elif sys.argv[1] == "make": make(sys.argv[2], sys.argv[3])
 else: serve(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

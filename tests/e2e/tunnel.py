@@ -146,6 +146,12 @@ if part == "tcp":
         def raw():
             s = direct(host, port); s.sendall(b"\0\0"); return upto_end(s)
         x = got(raw); say(x in ("ConnectionResetError", b"", "ConnectionRefusedError", "gaierror", "BrokenPipeError"), "E13 UC08 %s:%d dialled ends" % (host, port), x)
+    # G01, G02: nothing behind a refused CONNECT is looked at
+    for what, more in (("a request", b"GET http://plain.test:2240/ HTTP/1.1\r\nHost: plain.test:2240\r\n\r\n"), ("a ClientHello", records(name="evil.test")), ("another CONNECT", b"CONNECT banner.test:2222 HTTP/1.1\r\nHost: banner.test:2222\r\n\r\n")):
+        s = socket.create_connection(("127.0.0.1", 3128), 10); s.sendall(b"CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n" + more); x = got(upto_end, s)
+        say(isinstance(x, bytes) and x.startswith(b"HTTP/1.1 403") and x.count(b"HTTP/1.1 ") == 1 and b"Connection: close" in x, "G01 G02 %s behind a refused CONNECT is thrown away, and the connection ends" % what, x)
+    for h in ("evil.test", "xbanner.test"):
+        say(got(socket.getaddrinfo, h, 443) == "gaierror", "H10 %s: no such name" % h)
     s = connect("plain.test", 2240); s.sendall(b"SSH-2.0-x\r\n\r\n"); x = got(upto_end, s)
     say(not x.startswith(b"SSH") if isinstance(x, bytes) else True, "G05 UC08 another protocol where HTTP is allowed is refused", x)
 elif part == "tls":

@@ -144,7 +144,7 @@ touch "$T/a/go-on"
 wait $p
 read -r _ n _ < <(grep '^end' "$T/a/at-home")
 [ "${n:-0}" -gt 10 ] && [ "$(grep -c ' OPEN$' "$T/a/at-home")" -eq "$n" ] && ok "control: at home all $n things of a neighbour are reached" || not_ok "control: at home a neighbour's things are reached" "$(cat "$T/a/at-home")"
-if grep -q "^end $n " "$T/b.out" && ! grep -q ' OPEN$' "$T/b.out"; then ok "from another sandbox none is, nor a process of the gateway ($(grep -c refused "$T/b.out") attempts)"; else not_ok "from another sandbox none is" "$(grep -v refused "$T/b.out")"; fi
+if grep -q "^end $n " "$T/b.out" && ! grep -q ' OPEN$' "$T/b.out"; then ok "G22 G23 from another sandbox none is, nor a process of the gateway ($(grep -c refused "$T/b.out") attempts)"; else not_ok "from another sandbox none is" "$(grep -v refused "$T/b.out")"; fi
 
 # --- the gateway's ports while parts of it are gone
 (cd "$WORK" && E2E_SECRET=$SECRET timeout 120 "$SP" run --quiet --policy policy.yaml --name theft -- python3 theft.py) >"$T/theft.out" 2>&1 &

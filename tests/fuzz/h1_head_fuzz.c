@@ -7,6 +7,7 @@
 
 #include "common/base/must.h"
 #include "proxy/http/h1.h"
+#include "proxy/http/ws.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -23,7 +24,7 @@ static void same_fields(const struct http_fields *a, const struct http_fields *b
 		j++;
 	}
 	for (; j < b->n; j++) /* behind them only the framing */
-		MUST(b->f[j].fid == HF_CONTENT_LENGTH || b->f[j].fid == HF_TRANSFER_ENCODING || b->f[j].fid == HF_CONNECTION);
+		MUST(b->f[j].fid == HF_CONTENT_LENGTH || b->f[j].fid == HF_TRANSFER_ENCODING || b->f[j].fid == HF_CONNECTION || b->f[j].fid == HF_UPGRADE);
 }
 
 static void no_line_end(struct str s) { MUST(s.n == 0 || (memchr(s.p, '\r', s.n) == NULL && memchr(s.p, '\n', s.n) == NULL && memchr(s.p, 0, s.n) == NULL)); }
@@ -49,6 +50,8 @@ static void request(const uint8_t *p, size_t n)
 	}
 	if (!http_request_strip(&q, &f) || q.form == HTTP_TARGET_AUTHORITY)
 		goto out;
+	if (q.upgrade_websocket && !ws_request_fields(&q, STR("dGhlIHNhbXBsZSBub25jZQ=="), &f))
+		goto out;
 	for (unsigned i = 0; i < q.fields.n; i++) /* nothing that frames or routes is left to be passed on */
 		MUST(q.fields.f[i].drop || (q.fields.f[i].fid != HF_HOST && q.fields.f[i].fid != HF_CONTENT_LENGTH && q.fields.f[i].fid != HF_TRANSFER_ENCODING && q.fields.f[i].fid != HF_CONNECTION));
 	host = q.host_field.n ? q.host_field : STR("h");
@@ -72,8 +75,8 @@ static void request(const uint8_t *p, size_t n)
 	MUST(q2.form == (q.form == HTTP_TARGET_ASTERISK ? HTTP_TARGET_ASTERISK : HTTP_TARGET_ORIGIN));
 	MUST(str_eq(q.path, q2.path) && q.has_query == q2.has_query && str_eq(q.query, q2.query));
 	MUST(q2.fields.f[0].fid == HF_HOST && str_eq(q2.host_field, host));
-	MUST(q.framing == q2.framing && q.content_length == q2.content_length && q2.keep_alive && !q2.expect_continue && !q2.upgrade_websocket);
-	same_fields(&q.fields, &q2.fields, 1);
+	MUST(q.framing == q2.framing && q.content_length == q2.content_length && q2.keep_alive && !q2.expect_continue && q2.upgrade_websocket == q.upgrade_websocket);
+	same_fields(&q.fields, &q2.fields, q.upgrade_websocket ? 3 : 1); /* behind Host, and what upgrades */
 out:
 	buf_fini(&out);
 	buf_fini(&target);
@@ -102,7 +105,7 @@ static void response(const uint8_t *p, size_t n, struct str method)
 		MUST(strcmp(f.reason, "head") == 0 || strcmp(f.reason, "fields") == 0);
 		goto out;
 	}
-	MUST(r2.version == HTTP_V_1_1 && r.status == r2.status && str_eq(r.reason, r2.reason) && r.framing == r2.framing && r.keep_alive == r2.keep_alive);
+	MUST(r2.version == HTTP_V_1_1 && r.status == r2.status && str_eq(r.reason, r2.reason) && r.framing == r2.framing && (r.status == 101 || r.keep_alive == r2.keep_alive));
 	MUST(r.framing != HTTP_BODY_LENGTH || r.content_length == r2.content_length);
 	same_fields(&r.fields, &r2.fields, 0);
 out:

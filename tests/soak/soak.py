@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that abort and upstreams that misbehave, for as long as wanted; see soak.sh.
 
-    origin   PORT CERT KEY         an upstream that does what the path says: /v1/m/KIND/ID
-    client   OUT                   inside the sandbox: abuses the gateway until OUT/stop is there, then writes OUT/tally
+    origin   PORT CERT KEY [PORT2] an upstream that does what the path says: /v1/m/KIND/ID; on PORT2 one of HTTP/2
+    client   OUT [H2]              inside the sandbox: abuses the gateway until OUT/stop is there, then writes OUT/tally; H2: over HTTP/2 too
     sample   STATE FILE STOP       descriptors and memory of every role, every few seconds, a JSON line each
     flat     FILE                  whether the samples are flat, and the figures
 """
@@ -19,7 +19,39 @@ def reset(s):
 
 
 # --- the upstream ----------------------------------------------------------------------------------------------------
-def origin(port, cert, key):
+def origin_h2(port, cert, key):
+    import wire as W
+
+    class Origin(W.Origin):
+        def came(self, r): pass # nothing is kept
+
+        def whole(self, r):
+            kind = (r.path.split("/") + [""] * 4)[3]
+            w, sid = r.conn.write, r.sid
+            begin = W.head(sid, [(":status", "200")], False)
+            if kind in ("ok", "gql", "early"): r.conn.answer(r, W.Answer(data=b"fine\n"))
+            elif kind == "big": r.conn.answer(r, W.Answer(data=b"b" * 1048576))
+            elif kind == "chunks": r.conn.answer(r, W.Answer(data=b"fine\n" * 300, trailers=[("x-t", "1")]))
+            elif kind in ("hints", "flood"): r.conn.answer(r, W.Answer(data=b"fine\n", interim=[(103, [("link", "</x>")])] * (5 if kind == "hints" else 500)))
+            elif kind == "trunc": w(begin + W.frame(W.DATA, 0, sid, b"t" * 4000) + W.frame(W.RST, 0, sid, b"\0\0\0\2"))
+            elif kind == "garbage": w(os.urandom(3000))
+            elif kind == "badhead": w(W.head(sid, random.choice([[], [(":status", "2000")], [(":status", "200"), ("A", "b")], [(":status", "200"), ("a", "b\r\nc")]])))
+            elif kind == "hugehead": w(W.head(sid, [(":status", "200")] + [("x-%d" % i, "h" * 1000) for i in range(400)]))
+            elif kind == "rst": w(W.frame(W.RST, 0, sid, random.choice([b"\0\0\0\7", b"\0\0\0\x08", b"\0\0\0\x0b", b"\0\0\0\1"])))
+            elif kind in ("rstnow", "earlyclose"): r.conn.s.shutdown(2)
+            elif kind == "nonotify": w(W.frame(W.GOAWAY, 0, 0, sid.to_bytes(4, "big") + b"\0\0\0\0")); r.conn.answer(r, W.Answer())
+            elif kind == "excess": w(W.frame(W.PING, 0, 0, b"12345678") * 2000)
+            elif kind == "badchunk": w(begin + W.frame(W.DATA, W.PADDED, sid, b"\xffx"))
+            elif kind == "cutchunk": w(begin + W.frame(W.DATA, 0, sid, b"x" * 1000)); r.conn.s.shutdown(2)
+            # stall, stallbody: nothing more
+
+    o = Origin(cert, key, 2, port)
+    o.reset, o.conns, o.errors = (collections.deque(maxlen=4) for _ in range(3))
+
+
+def origin(port, cert, key, port2=None):
+    if port2: origin_h2(int(port2), cert, key)
+
     def answer(s, f, kind, head):
         """What KIND does. True: the connection goes on."""
         ok = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfine\n"
@@ -80,7 +112,7 @@ RIGHT = {"ok": 200, "big": 200, "chunks": 200, "hints": 200, "flood": 502}
 KINDS = ["ok", "ok", "big", "trunc", "garbage", "badhead", "hugehead", "stall", "stallbody", "rst", "rstnow", "hints", "flood", "badchunk", "cutchunk", "chunks", "nonotify", "early", "earlyclose", "excess"]
 
 
-def client(out):
+def client(out, h2=None):
     ctx = ssl.create_default_context()
     tally, lock, numbers = collections.Counter(), threading.Lock(), iter(range(1, 1 << 60))
     bad, asked = [], open(out + "/asked", "w")
@@ -225,7 +257,94 @@ def client(out):
             try: s.settimeout(10); read_all(s)
             except OSError: pass
 
-    acts = [good, good, misbehaving, misbehaving, misbehaving, misbehaving, rst, rst, rst, half_close, slow_reader, slow_writer, pipeline, malformed]
+    class Pipe:
+        """A TLS connection as wire.Client wants it."""
+        def __init__(self, host):
+            self.buf, self.over = b"", None
+            self.s = socket.create_connection(("203.0.113.9", 443), CALL_S)
+            try: self.s = ctx2.wrap_socket(self.s, server_hostname=host)
+            except BaseException: self.s.close(); raise
+
+        def send(self, slices):
+            for x in slices: self.s.sendall(x)
+
+        def more(self):
+            if self.over: return False
+            d = self.s.recv(65536)
+            self.buf += d
+            if not d: self.over = "fin"
+            return bool(d)
+
+    def h2_open(host):
+        p = Pipe(host)
+        try: return p, W.Client(p, host)
+        except BaseException: p.s.close(); raise
+
+    def number():
+        with lock: return next(numbers)
+
+    def h2_good(rnd):
+        # to the upstream of HTTP/1.1 alone: that of HTTP/2 has one connection for all, which others' misbehaviour ends
+        host = "api.test"
+        p, k = h2_open(host)
+        with p.s:
+            paths = {}
+            for kind in rnd.choices(["ok", "big", "chunks", "hints"], [6, 1, 2, 2], k=rnd.randrange(1, 30)):
+                path = "/v1/m/%s/%d" % (kind, number())
+                paths[k.open(k.base(path))] = path
+            k.wait(*paths)
+            for sid, path in paths.items():
+                st = k.streams[sid]
+                with lock: asked.write(path + "\n")
+                if st.status != 200 or not st.ended: bad.append("%s over HTTP/2: %r" % (path, st))
+
+    def h2_abuse(rnd):
+        p, k = h2_open(rnd.choice(["api.test", "h2.test", "h2.test"]))
+        with p.s:
+            sids = [k.open(k.base("/v1/m/%s/%d" % (rnd.choice(KINDS), number()), rnd.choice(["GET", "POST"])), rnd.random() < 0.7) for _ in range(rnd.randrange(1, 40))]
+            how = rnd.choice(["none", "cancel", "reset", "garbage", "window", "flood", "settings", "malformed", "slow"])
+            if how == "cancel":
+                for sid in sids: k.write(W.frame(W.RST, 0, sid, b"\0\0\0\x08"))
+            elif how == "garbage": k.write(os.urandom(2000))
+            elif how == "window": k.write(W.settings((4, 0)) + W.frame(W.WINDOW, 0, sids[0], b"\0\0\0\0"))
+            elif how == "flood": k.write(W.frame(W.PING, 0, 0, b"12345678") * 2000)
+            elif how == "settings": k.write(W.settings((1, rnd.randrange(1 << 20)), (4, rnd.randrange(1 << 20))) * 5)
+            elif how == "malformed": k.write(W.head(k.next, k.base("/v1/m/ok/0") + [("x", "\r")]))
+            elif how == "slow": k.credit = False
+            p.s.settimeout(1)
+            try:
+                for _ in range(rnd.randrange(20)):
+                    if not k.turn(): break
+            except TimeoutError: pass
+            if how == "reset" or rnd.random() < 0.3: reset(p.s)
+
+    def conditions(rnd):
+        """Content that a rule looks at, over either version."""
+        for q, right in ((b'{"query":"query { a }"}', 200), (b'{"query":"mutation { a }"}', 403)):
+            path = "/v1/m/gql/%d" % number()
+            cut = rnd.random() < 0.2
+            if rnd.random() < 0.5 and h2:
+                p, k = h2_open("api.test")
+                with p.s:
+                    sid = k.open(k.base(path, "POST") + [("content-type", "application/json")], False)
+                    k.write(W.frame(W.DATA, 0 if cut else W.END, sid, q[:5] if cut else q))
+                    if cut: continue
+                    got = k.wait(sid).status
+            else:
+                with tls(rnd) as s:
+                    s.sendall(b"POST %s HTTP/1.1\r\nHost: api.test\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(q)) + (q[:5] if cut else q))
+                    if cut: continue
+                    got = status(read_all(s))
+            with lock: asked.write(path + "\n")
+            if got != right: bad.append("%s: %s" % (path, got))
+
+    more = []
+    if h2:
+        import wire as W
+        ctx2 = ssl.create_default_context()
+        ctx2.set_alpn_protocols(["h2"])
+        more = [h2_good, h2_good, h2_abuse, h2_abuse, h2_abuse]
+    acts = more + [conditions, good, good, misbehaving, misbehaving, misbehaving, misbehaving, rst, rst, rst, half_close, slow_reader, slow_writer, pipeline, malformed]
 
     def run(i):
         rnd = random.Random(i)

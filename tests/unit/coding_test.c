@@ -55,6 +55,19 @@ static void B12_narrowed(void **state)
 	assert_string_equal(narrowed(NULL, NULL, NULL, false), "");
 }
 
+static void codings_inside(void **state)
+{
+	(void)state;
+	q.fields.n = 0;
+	field(&q.fields, "grpc-accept-encoding", "identity, deflate, gzip");
+	field(&q.fields, "A-IM", "gzip");
+	coding_narrow(&a, &q, false);
+	assert_string_equal(sent(&q.fields, "grpc-accept-encoding"), "identity");
+	assert_string_equal(sent(&q.fields, "a-im"), "");
+	narrowed(NULL, NULL, NULL, true);
+	assert_string_equal(sent(&q.fields, "grpc-accept-encoding"), "");
+}
+
 static void B11_J12_ranges(void **state)
 {
 	(void)state;
@@ -122,7 +135,7 @@ static void J13_removed(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(B12_narrowed), cmocka_unit_test(B11_J12_ranges), cmocka_unit_test(J13_named), cmocka_unit_test(J13_removed) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(B12_narrowed), cmocka_unit_test(codings_inside), cmocka_unit_test(B11_J12_ranges), cmocka_unit_test(J13_named), cmocka_unit_test(J13_removed) };
 
 	return cmocka_run_group_tests_name("coding", tests, NULL, NULL);
 }

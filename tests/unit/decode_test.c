@@ -181,7 +181,7 @@ static void D20_windows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(J13_every_coding_every_split), cmocka_unit_test(J11_flushed_at_once), cmocka_unit_test(several_members), cmocka_unit_test(damaged),
-		cmocka_unit_test(D20_bombs), cmocka_unit_test(D20_windows) };
+					    cmocka_unit_test(D20_bombs), cmocka_unit_test(D20_windows) };
 
 	return cmocka_run_group_tests_name("decode", tests, NULL, NULL);
 }

@@ -833,6 +833,31 @@ static void early_response(void **state)
 	stop();
 }
 
+/* C06: also behind the response a length is kept, or the stream is at fault; h2spec finds this where an upstream is quick. */
+static void early_response_then_wrong_length(void **state)
+{
+	(void)state;
+	start();
+	for (uint32_t id = 1; id <= 7; id += 2)
+		headers(&in, id, POST_ "content-length=4\n", false);
+	feed(&S, &in);
+	for (unsigned i = 0; i < 4; i++)
+		answer_early(S.st[i]);
+	frame(&in, F_DATA, END_STREAM, 1, "abc", 3);
+	frame(&in, F_DATA, END_STREAM, 3, "abcde", 5);
+	frame(&in, F_DATA, 0, 5, "abc", 3);
+	frame(&in, F_DATA, 0, 5, "de", 2);
+	frame(&in, F_DATA, 0, 7, "ab", 2);
+	frame(&in, F_DATA, END_STREAM, 7, "cd", 2);
+	feed(&S, &in);
+	HAS(&S.frames, "RST 1 1\n");
+	HAS(&S.frames, "RST 3 1\n");
+	HAS(&S.frames, "RST 5 1\n");
+	HAS_NOT(&S.frames, "RST 7");
+	assert_int_equal(h2_streams(S.h), 0);
+	stop();
+}
+
 /* An answer that breaks off: what was said of it arrives, and then that it is no whole. */
 static void abort_behind_queue(void **state)
 {
@@ -1070,6 +1095,7 @@ int main(void)
 		cmocka_unit_test(c23_hpack),
 		cmocka_unit_test(c25_cancel),
 		cmocka_unit_test(early_response),
+		cmocka_unit_test(early_response_then_wrong_length),
 		cmocka_unit_test(abort_behind_queue),
 		cmocka_unit_test(windows),
 		cmocka_unit_test(backpressure),

@@ -153,6 +153,50 @@ static void warnings(void **state)
 	policy_free(&p);
 }
 
+/* Rules that never count, and everything beside a secret. */
+static void lint(void **state)
+{
+	static const char text[] = "version: 1\n"
+				   "secrets: { s: { env: S, hosts: [c.test] } }\n"
+				   "destinations:\n"
+				   "  - host: a.test\n"
+				   "    allow:\n"
+				   "      - GET /a/**\n"
+				   "      - GET /a/b\n"
+				   "      - HEAD /a/*/c\n"
+				   "      - POST /x/y\n"
+				   "      - { method: GET, path: /a/q, body: any }\n"
+				   "      - { method: GET, path: /a/r, uses: 3 }\n"
+				   "      - GET /a*\n"
+				   "      - GET /x*\n"
+				   "    deny: [ ANY /x/** , \"POST /a/*?k=v\" ]\n"
+				   "  - host: b.test\n"
+				   "    allow: [ GET /adm/x, \"GET /**\", ANY /q, POST /q ]\n"
+				   "  - host: c.test\n"
+				   "    allow: [ ANY /** ]\n"
+				   "    inject: [ { secret: s, as: bearer } ]\n"
+				   "  - host: \"**.d.test\"\n"
+				   "    deny: [ ANY /adm/** ]\n"
+				   "  - host: x.d.test\n"
+				   "    allow: [ GET /adm/x, GET /adm, GET /admx ]\n";
+	static const char want[] = "w.yaml:7:9: warning: this rule is never the one that is recorded: that of line 6 lets all of it through\n"
+				   "w.yaml:8:9: warning: this rule is never the one that is recorded: that of line 6 lets all of it through\n"
+				   "w.yaml:9:9: warning: this rule lets nothing through: the deny of line 14 covers it\n"
+				   "w.yaml:11:9: warning: this rule is never the one that is recorded: that of line 6 lets all of it through\n"
+				   "w.yaml:18:14: warning: everything may be asked of c.test with secret `s`: name methods and paths\n"
+				   "w.yaml:23:14: warning: this rule lets nothing through: the deny of line 21 covers it\n"
+				   "w.yaml:23:26: warning: this rule lets nothing through: the deny of line 21 covers it\n";
+	struct diag d = { .file = "w.yaml" };
+	struct policy p;
+
+	(void)state;
+	assert_int_equal(policy_parse(&p, text, sizeof(text) - 1, NULL, &d), 0);
+	buf_addc(&d.out, 0);
+	assert_string_equal((const char *)buf_data(&d.out), want);
+	diag_fini(&d);
+	policy_free(&p);
+}
+
 static void wildcard_warnings(void **state)
 {
 	static const char text[] = "version: 1\ndestinations:\n  - { host: \"*.github.io\", allow: [ GET /x ] }\n  - { host: \"**.a.test\", deny: [ GET /x ] }\n  - { host: \"*.b.test\" }\n"
@@ -444,7 +488,7 @@ static int explains(struct policy *p, const char *method, const char *url, bool 
 
 	assert_non_null(f);
 	memset(out, 0, 4096);
-	ret = explain(p, &r, json, f, &err);
+	ret = explain(p, NULL, &r, json, f, &err);
 	fclose(f);
 	return ret;
 }
@@ -524,6 +568,7 @@ int main(void)
 		cmocka_unit_test(the_least_policy),
 		cmocka_unit_test(ids),
 		cmocka_unit_test(warnings),
+		cmocka_unit_test(lint),
 		cmocka_unit_test(wildcard_warnings),
 		cmocka_unit_test(order_does_not_matter),
 		cmocka_unit_test(many_errors),

@@ -8,10 +8,15 @@
 
 #include "common/policy/host_pattern.h"
 #include "policy-compiler/diff.h"
+#include "policy-compiler/load.h"
 
 #define PAIRS_DEFAULT 10000
 #define SEED_DEFAULT 20261130
 #define PAIRS_PER_POLICY 25
+#define BOUNDED 300u
+#define BOUNDED_REQUESTS 50u
+#define COMPOSED 300u
+#define COMPOSED_REQUESTS 25u
 #define DIFFS 40u
 #define DIFF_REQUESTS 1500u
 
@@ -97,6 +102,10 @@ static void made_conditions(struct buf *text, uint64_t *r, bool deny, bool has_q
 		buf_addf(text, ", headers: { %s: %s }", PICK(r, header_names), deny ? PICK(r, deny_values) : PICK(r, long_values));
 	if (util_random(r) % 6 == 0)
 		buf_addf(text, ", valid: %s", PICK(r, windows));
+	if (!deny && util_random(r) % 6 == 0)
+		buf_addf(text, ", uses: %u", 1 + util_random(r) % 3);
+	if (!deny && util_random(r) % 6 == 0)
+		buf_addf(text, ", limits: { requests: [%u/s, 100/h], idle: %us }", 1 + util_random(r) % 9, 1 + util_random(r) % 5);
 	if (util_random(r) % 3 == 0)
 		buf_addf(text, ", body: %s", bodies[deny + util_random(r) % (sizeof(bodies) / sizeof(bodies[0]) - deny)]);
 }
@@ -207,13 +216,29 @@ static void next_policy(struct made *m, uint64_t *r)
 
 static uint64_t lesser(uint64_t a, uint64_t b) { return a == 0 ? b : b == 0 ? a : a < b ? a : b; }
 
+/* What bounds the deciding rule. */
+static void compare_limits(const struct made *m, const struct facts *f, const struct dest *d, const struct pol_dest *ref, const struct decision *o)
+{
+	const struct pol_rule *r = &ref->rules[o->rule_no];
+	struct dest_limits l = dest_limits_of_rule(d, o->rule_no);
+	unsigned n = 0, want = r->limits.rate_n + (r->cond != NULL && (r->cond->parts & COND_USES) != 0);
+	struct rate rate;
+
+	if (!str_eq(r->id, o->rule) || l.idle_ms != lesser(lesser(ref->limits.sizes.idle_ms, m->p.limits.sizes.idle_ms), r->limits.sizes.idle_ms))
+		differ(m, f, "the limits of the rule");
+	for (unsigned i = 0; dest_rate(d, i, &rate); i++)
+		n += rate.rule == o->rule_no && rate.kind < RATE_REQUEST_BODY;
+	if (n != want)
+		differ(m, f, "the rates of the rule");
+}
+
 static void compare_dest(const struct made *m, const struct facts *f, const struct dest *d, const struct pol_dest *ref)
 {
 	struct inject in;
 
 	if (!str_eq(d->id, ref->id) || !str_eq(d->source, ref->source) || !str_eq(dest_host(d), str_mk(ref->host.text, ref->host.len)) || !dest_stands_for(d, f->host))
 		differ(m, f, "the destination");
-	if (d->limits.idle_ms != lesser(ref->limits.idle_ms, m->p.limits.idle_ms) || d->limits.request_body != m->p.limits.request_body || d->limits.total_ms != ref->limits.total_ms || d->limits.head_ms != 0)
+	if (d->limits.idle_ms != lesser(ref->limits.sizes.idle_ms, m->p.limits.sizes.idle_ms) || d->limits.request_body != m->p.limits.sizes.request_body || d->limits.total_ms != ref->limits.sizes.total_ms || d->limits.head_ms != 0)
 		differ(m, f, "its limits");
 	if (dest_inject_count(d) != ref->inject_n)
 		differ(m, f, "its injections");
@@ -231,6 +256,7 @@ static void compare_dest(const struct made *m, const struct facts *f, const stru
 struct made_fields {
 	unsigned n;
 	struct str name[3], value[3];
+	uint64_t salt;
 };
 
 static bool field_at(const void *arg, unsigned i, struct str *name, struct str *value)
@@ -243,6 +269,9 @@ static bool field_at(const void *arg, unsigned i, struct str *name, struct str *
 	*value = fs->value[i];
 	return true;
 }
+
+/* Counted grants: each has been used now and then. */
+static uint64_t used(const void *arg, uint64_t key) { return (key ^ *(const uint64_t *)arg) % 4; }
 
 static void made_extras(struct facts *f, uint64_t *r, struct buf *query, struct made_fields *fs)
 {
@@ -262,6 +291,9 @@ static void made_extras(struct facts *f, uint64_t *r, struct buf *query, struct 
 	}
 	f->field = field_at;
 	f->field_arg = fs;
+	f->used = used;
+	fs->salt = util_random(r);
+	f->used_arg = &fs->salt;
 	f->now_s = util_random(r) % 20 ? 1735689600 + util_random(r) % 63072000 : 0;
 }
 
@@ -322,6 +354,8 @@ static void compare(struct made *m, uint64_t *r, struct buf *host, struct buf *p
 		count_conditions(m, ref_d, &f);
 	decide_both(m, found == 1 ? &dest : NULL, &f, &d);
 	m->whys[d.why]++;
+	if (d.why == DECIDE_ALLOWED)
+		compare_limits(m, &f, &dest, ref_d, &d);
 	if (d.why == DECIDE_LOOK || util_random(r) % 8 == 0) {
 		f.content = &content;
 		decide_both(m, found == 1 ? &dest : NULL, &f, &d);
@@ -377,8 +411,8 @@ static void table_is_reference(void **state)
 		table_free(m.t);
 		policy_free(&m.p);
 	}
-	print_message("%llu pairs, seed %llu: %u without a destination, %u without a rule, %u denied (%u by a broader one), %u for content, %u allowed, %u depend on content (%u passed with it); %u on wildcards; rules failed by time %u, query %u, headers %u, regex %u, content %u\n", (unsigned long long)m.pair,
-		      (unsigned long long)m.seed, m.whys[DECIDE_NO_DESTINATION], m.whys[DECIDE_NO_RULE], m.whys[DECIDE_DENY_RULE], m.broad, m.whys[DECIDE_CONTENT], m.whys[DECIDE_ALLOWED], m.whys[DECIDE_LOOK], m.looked, m.wild, m.cond[COND_VALID], m.cond[COND_QUERY], m.cond[COND_HEADERS], m.cond[COND_REGEX], m.cond[COND_BODY]);
+	print_message("%llu pairs, seed %llu: %u without a destination, %u without a rule, %u denied (%u by a broader one), %u for content, %u allowed, %u depend on content (%u passed with it); %u on wildcards; rules failed by time %u, query %u, headers %u, regex %u, content %u, uses %u\n", (unsigned long long)m.pair,
+		      (unsigned long long)m.seed, m.whys[DECIDE_NO_DESTINATION], m.whys[DECIDE_NO_RULE], m.whys[DECIDE_DENY_RULE], m.broad, m.whys[DECIDE_CONTENT], m.whys[DECIDE_ALLOWED], m.whys[DECIDE_LOOK], m.looked, m.wild, m.cond[COND_VALID], m.cond[COND_QUERY], m.cond[COND_HEADERS], m.cond[COND_REGEX], m.cond[COND_BODY], m.cond[COND_USES]);
 	/* the made-up ones are worth something */
 	assert_int_equal(m.whys[DECIDE_DAMAGED], 0);
 	for (unsigned bit = 1; bit < COND_PARTS_ALL; bit <<= 1)
@@ -448,6 +482,207 @@ static bool without_a_rule(const struct buf *text, uint64_t *r, struct buf *out)
 	return true;
 }
 
+/* A boundary: any policy, or one that is the policy itself but for a rule. */
+static void next_boundary(struct made *b, const struct made *m, uint64_t *r)
+{
+	struct buf less = { 0 };
+	struct diag d = { .file = "made.yaml" };
+
+	if (util_random(r) % 4 == 0 || !without_a_rule(&m->text, r, &less)) {
+		next_policy(b, r);
+	} else {
+		buf_clear(&b->text);
+		buf_adds(&b->text, buf_str(&less));
+		if (policy_parse(&b->p, (const char *)buf_data(&b->text), buf_len(&b->text), NULL, &d) < 0)
+			fail();
+		b->t = util_table(&b->p);
+	}
+	diag_fini(&d);
+	buf_fini(&less);
+}
+
+/* Any policy within any other: the tables against the reference. */
+static void boundary_is_both(void **state)
+{
+	struct made m = { .seed = number("PROPERTY_SEED", SEED_DEFAULT) + 2 }, b = { 0 };
+	uint64_t r = m.seed;
+	struct buf host = { 0 }, path = { 0 }, query = { 0 };
+	unsigned by[2] = { 0 }, looks = 0, n = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < BOUNDED; i++) {
+		next_policy(&m, &r);
+		next_boundary(&b, &m, &r);
+		table_bind(m.t, b.t);
+		for (unsigned k = 0; k < BOUNDED_REQUESTS; k++, n++) {
+			const struct pol_dest *near = &m.p.dests[util_random(&r) % m.p.dest_n];
+			struct str content = str_of(PICK(&r, contents));
+			struct facts f = { .scheme = near->scheme, .port = near->port, .method = str_of(PICK(&r, asked_methods)), .content = util_random(&r) % 2 ? &content : NULL, .has_content = util_random(&r) % 4 == 0 };
+			struct made_fields fields;
+			struct decision d, ref;
+			struct dest dest;
+
+			made_instance(&host, &r, str_mk(near->host.text, near->host.len));
+			made_path(&path, &r, false);
+			made_extras(&f, &r, &query, &fields);
+			f.host = buf_str(&host);
+			f.path = buf_str(&path);
+			decide(m.t, table_find(m.t, f.scheme, f.host, f.port, &dest) == 1 ? &dest : NULL, &f, &d);
+			ref_within(&m.p, &b.p, &f, &ref);
+			if (d.verdict != ref.verdict || d.why != ref.why || d.need != ref.need || d.by_boundary != ref.by_boundary || !str_eq(d.rule, ref.rule) || !str_eq(d.source, ref.source)) {
+				fprintf(stderr, "--- boundary\n%.*s", (int)buf_len(&b.text), (const char *)buf_data(&b.text));
+				differ(&m, &f, "the decision within a boundary");
+			}
+			for (unsigned j = 0; j < d.allowed_n; j++) { /* what is offered passes both */
+				struct facts g = f;
+
+				g.method = d.allowed[j];
+				g.has_content = false;
+				ref_within(&m.p, &b.p, &g, &ref);
+				if (ref.verdict != VERDICT_ALLOW)
+					differ(&m, &g, "what else would pass within a boundary");
+			}
+			by[0] += d.verdict == VERDICT_ALLOW;
+			by[1] += d.by_boundary;
+			looks += d.why == DECIDE_LOOK;
+		}
+		table_free(m.t);
+		policy_free(&m.p);
+		policy_free(&b.p);
+	}
+	print_message("%u requests within a boundary: %u allowed, %u refused by it, %u depend on content\n", n, by[0], by[1], looks);
+	assert_true(by[0] > n / 500 && by[1] > n / 100 && looks > 0);
+	buf_fini(&host);
+	buf_fini(&path);
+	buf_fini(&query);
+	buf_fini(&m.text);
+	buf_fini(&b.text);
+}
+
+/* --- a policy of two files ----------------------------------------------------------------------------------------- */
+
+static bool read_base(void *arg, const char *name, struct buf *out, const char **why)
+{
+	*why = "?";
+	if (strcmp(name, "base.yaml") != 0)
+		return false;
+	buf_adds(out, buf_str(arg));
+	return true;
+}
+
+static const struct pol_rule *first_that(const struct pol_dest *d, const struct facts *f, bool deny)
+{
+	unsigned failed;
+
+	for (unsigned i = 0; d != NULL && i < d->rule_n; i++)
+		if (d->rules[i].deny == deny && ref_method(&d->rules[i], f->method) && ref_path(&d->rules[i], f->path) && ref_cond(&d->rules[i], f, &failed) == COND_YES)
+			return &d->rules[i];
+	return NULL;
+}
+
+static bool denied_by(const struct policy *p, const struct facts *f)
+{
+	const struct pol_dest **all = calloc(p->dest_n + 1ul, sizeof(const struct pol_dest *));
+	unsigned n = ref_dests(p, f->scheme, f->host, f->port, all);
+	bool any = false;
+
+	for (unsigned i = 0; i < n; i++)
+		any = any || first_that(all[i], f, true) != NULL;
+	free(all);
+	return any;
+}
+
+/* Of each part the destination with the pattern that decides in the whole: its allow rules, and all denies of both. */
+static bool whole_allows(const struct policy *whole, const struct policy *part, const struct facts *f)
+{
+	const struct pol_dest *by = ref_dest(whole, f->scheme, f->host, f->port);
+
+	for (unsigned k = 0; k < 2; k++) {
+		if (denied_by(&part[k], f))
+			return false;
+	}
+	for (unsigned k = 0; by != NULL && k < 2; k++)
+		for (unsigned i = 0; i < part[k].dest_n; i++)
+			if (part[k].dests[i].scheme == by->scheme && part[k].dests[i].port == by->port && strcmp(part[k].dests[i].host.text, by->host.text) == 0 && first_that(&part[k].dests[i], f, false) != NULL)
+				return true;
+	return false;
+}
+
+/* What a policy that extends another says is what both say of it. */
+static void composition_unites(void **state)
+{
+	struct made m = { .seed = number("PROPERTY_SEED", SEED_DEFAULT) + 1 };
+	uint64_t r = m.seed;
+	struct buf base = { 0 }, top = { 0 }, host = { 0 }, path = { 0 };
+	const struct str shadow = STR("never decides on port"); /* one that lists its port and one that does not stay two */
+	unsigned allowed = 0, merged = 0, made = 0;
+
+	(void)state;
+	while (made < COMPOSED) {
+		struct load_reader reader = { read_base, &base };
+		struct diag d = { .file = "base.yaml" }, e = { .file = "top.yaml" }, g = { .file = "top.yaml" };
+		struct policy part[2], whole;
+		bool good;
+
+		made_policy(&base, &r);
+		made_policy(&m.text, &r);
+		/* the secret is the base's alone; what each says of it is another matter */
+		buf_clear(&top);
+		for (struct str s = buf_str(&m.text); s.n > 0;) {
+			const char *end = memchr(s.p, '\n', s.n);
+			struct str line = str_mk(s.p, (size_t)(end - s.p) + 1);
+
+			if (!str_starts(line, STR("secrets:")) && !str_starts(line, STR("  s: {")) && !str_starts(line, STR("    inject:")))
+				buf_adds(&top, line);
+			s = str_mk(end + 1, s.n - line.n);
+		}
+		good = policy_parse(&part[0], (const char *)buf_data(&base), buf_len(&base), NULL, &d) == 0 && str_find(buf_str(&d.out), shadow) < 0;
+		good = policy_parse(&part[1], (const char *)buf_data(&top), buf_len(&top), NULL, &e) == 0 && str_find(buf_str(&e.out), shadow) < 0 && good;
+		buf_addz(&top, "extends: [base.yaml]\n");
+		if (good && policy_read(&whole, buf_str(&top), ".", &reader, &g) < 0)
+			fail_msg("%.*s\n%.*s\n%.*s", (int)buf_len(&g.out), (const char *)buf_data(&g.out), (int)buf_len(&top), (const char *)buf_data(&top), (int)buf_len(&base), (const char *)buf_data(&base));
+		for (unsigned k = 0; good && k < COMPOSED_REQUESTS; k++) {
+			const struct pol_dest *near = &whole.dests[util_random(&r) % whole.dest_n];
+			struct facts f = { .scheme = near->scheme, .port = near->port, .method = str_of(PICK(&r, asked_methods)), .now_s = 1800000000 };
+			struct decision o;
+
+			made_instance(&host, &r, str_mk(near->host.text, near->host.len));
+			made_path(&path, &r, false);
+			f.host = buf_str(&host);
+			f.path = buf_str(&path);
+			ref_eval(&whole, &f, &o);
+			if (o.why == DECIDE_LOOK || o.why == DECIDE_CONTENT)
+				continue;
+			if ((o.verdict == VERDICT_ALLOW) != whole_allows(&whole, part, &f)) {
+				fprintf(stderr, "--- top\n%.*s--- base\n%.*s", (int)buf_len(&top), (const char *)buf_data(&top), (int)buf_len(&base), (const char *)buf_data(&base));
+				differ(&m, &f, "what both files say");
+			}
+			allowed += o.verdict == VERDICT_ALLOW;
+		}
+		for (unsigned i = 0; good && i < whole.dest_n; i++)
+			merged += whole.dests[i].merged;
+		if (good) {
+			struct table *t = util_table(&whole);
+
+			table_free(t);
+			made++;
+			policy_free(&whole);
+		}
+		policy_free(&part[0]);
+		policy_free(&part[1]);
+		diag_fini(&d);
+		diag_fini(&e);
+		diag_fini(&g);
+	}
+	print_message("%u policies of two files: %u destinations of both, %u of %u requests allowed\n", made, merged, allowed, made * COMPOSED_REQUESTS);
+	assert_true(merged > COMPOSED / 10 && allowed > COMPOSED);
+	buf_fini(&base);
+	buf_fini(&top);
+	buf_fini(&host);
+	buf_fini(&path);
+	buf_fini(&m.text);
+}
+
 /* Where one of many made-up requests changes verdict, the diff names a change that way. */
 static void diff_finds_what_changes(void **state)
 {
@@ -465,9 +700,15 @@ static void diff_finds_what_changes(void **state)
 		struct diff_result res;
 		struct policy p;
 		FILE *out = open_memstream(&told, &told_n);
+		bool has_rules;
 
 		next_policy(&m, &r);
-		if (!without_a_rule(&m.text, &r, &less) || policy_parse(&p, (const char *)buf_data(&less), buf_len(&less), NULL, &d) < 0)
+		while (has_rules = without_a_rule(&m.text, &r, &less), !has_rules) {
+			table_free(m.t);
+			policy_free(&m.p);
+			next_policy(&m, &r);
+		}
+		if (policy_parse(&p, (const char *)buf_data(&less), buf_len(&less), NULL, &d) < 0)
 			fail();
 		if (diff_policies(&m.p, &p, DIFF_TEXT, out, &res, &err) < 0)
 			fail_msg("%s", err.text);
@@ -486,6 +727,7 @@ static void diff_finds_what_changes(void **state)
 			made_extras(&f, &r, &query, &fields);
 			f.host = buf_str(&host);
 			f.path = buf_str(&path);
+			f.used = NULL; /* a diff is of grants that are not used yet */
 			if (f.now_s == 0 || str_find(f.path, STR("//")) >= 0) /* a clock that is not known, paths that have two readings: not walked */
 				continue;
 			ref_eval(&m.p, &f, &was);
@@ -518,6 +760,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(table_is_reference),
 		cmocka_unit_test(covers_is_inclusion),
+		cmocka_unit_test(boundary_is_both),
+		cmocka_unit_test(composition_unites),
 		cmocka_unit_test(diff_finds_what_changes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

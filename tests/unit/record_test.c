@@ -121,6 +121,8 @@ static void every_key_of_a_request(void **state)
 	record_u(&b, REC_T_SECRET_US, 4);
 	record_u(&b, REC_T_FIRST_BYTE_US, 5);
 	record_u(&b, REC_SCRUBBED, 1);
+	record_u(&b, REC_BOUNDARY, 1);
+	record_u(&b, REC_OBSERVED, 1);
 	record_u(&b, REC_ACTOR_PID, 99);
 	record_s(&b, REC_ACTOR_NAME, STR("curl"));
 	record_s(&b, REC_ACTOR_PATH, STR("/usr/bin/curl"));

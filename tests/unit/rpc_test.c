@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error forms of JSON-RPC and GraphQL: from a refused request's content to the body of its answer. */
+/* The error forms of JSON-RPC, GraphQL and Connect: from a refused request's content to the body of its answer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,9 +145,79 @@ static void test_expected(void **state)
 	assert_false(expected("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
 }
 
+static struct http_request req;
+
+static void ask(const char *method, const char *query, const char *type, const char *version)
+{
+	memset(&req, 0, sizeof(req));
+	req.method = str_of(method);
+	req.query = str_of(query);
+	if (type != NULL)
+		http_fields_add(&req.fields, STR("Content-Type"), str_of(type), HF_CONTENT_TYPE);
+	if (version != NULL)
+		http_fields_add(&req.fields, STR("connect-protocol-version"), str_of(version), HF_OTHER);
+	req.framing = HTTP_BODY_CHUNKED;
+}
+
+static void test_connect(void **state)
+{
+	struct refusal r = { 0 };
+	struct http_response head;
+	struct arena a = { 0 };
+	struct buf body = { 0 };
+	json_error_t e;
+	json_t *o;
+	uint8_t *p;
+
+	(void)state;
+	ask("POST", NULL, "application/json", "1");
+	assert_true(rpc_connect(&req, &r) && r.content_type.n == 0);
+	assert_false(rpc_expected(&req)); /* its answer needs nothing of the content */
+	ask("POST", NULL, "application/proto", "1");
+	assert_true(rpc_connect(&req, &r));
+	ask("POST", NULL, "application/json", "2");
+	assert_false(rpc_connect(&req, &r));
+	ask("POST", NULL, "application/json; charset=utf-8", NULL);
+	assert_false(rpc_connect(&req, &r));
+	assert_true(rpc_expected(&req));
+	ask("GET", "encoding=json&connect=v1&message=%7B%7D", NULL, NULL);
+	assert_true(rpc_connect(&req, &r));
+	ask("GET", "xconnect=v1", NULL, "1");
+	assert_false(rpc_connect(&req, &r));
+	ask("PUT", NULL, "application/connect+json", "1");
+	assert_false(rpc_connect(&req, &r));
+	ask("POST", NULL, "application/connect+proto; x=y", NULL);
+	assert_true(rpc_connect(&req, &r));
+	assert_true(str_eq(r.content_type, STR("application/connect+proto")));
+
+	r = (struct refusal){ .code = REFUSAL_POLICY_DENIED, .reason = STR("no \"rule\""), .shape = REFUSAL_CONNECT };
+	refusal_answer(&r, &a, &head, &body);
+	assert_int_equal(head.status, 403);
+	o = json_loadb((char *)buf_data(&body), buf_len(&body), 0, &e);
+	assert_string_equal(json_string_value(json_object_get(o, "code")), "permission_denied");
+	assert_string_equal(json_string_value(json_object_get(o, "message")), "sallyport policy_denied: no \"rule\"");
+	assert_string_equal(json_string_value(json_object_get(json_object_get(o, "sallyport"), "error")), "policy_denied");
+	json_decref(o);
+	buf_clear(&body);
+	r.code = REFUSAL_UPSTREAM_TIMEOUT;
+	r.shape = REFUSAL_CONNECT_STREAM;
+	r.content_type = STR("application/connect+json");
+	refusal_answer(&r, &a, &head, &body);
+	assert_int_equal(head.status, 200);
+	assert_true(str_eq(http_fields_find(&head.fields, HF_CONTENT_TYPE)->value, STR("application/connect+json")));
+	p = buf_data(&body);
+	assert_int_equal(p[0], 2);
+	assert_int_equal((size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4], buf_len(&body) - 5);
+	o = json_loadb((char *)p + 5, buf_len(&body) - 5, 0, &e);
+	assert_string_equal(json_string_value(json_object_get(json_object_get(o, "error"), "code")), "unavailable");
+	json_decref(o);
+	buf_fini(&body);
+	arena_fini(&a);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_calls), cmocka_unit_test(test_batch), cmocka_unit_test(test_graphql), cmocka_unit_test(test_neither), cmocka_unit_test(test_expected) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_calls), cmocka_unit_test(test_batch), cmocka_unit_test(test_graphql), cmocka_unit_test(test_neither), cmocka_unit_test(test_expected), cmocka_unit_test(test_connect) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "common/base/must.h"
 #include "proxy/filter/scrub.h"
+#include "proxy/filter/scrub_int.h"
 
 struct ref_form {
 	uint8_t *p;
@@ -61,7 +62,8 @@ static void ref_value(struct ref *r, struct str v)
 			;
 		ref_add(r, a + from, to - from, false, 'A');
 		for (size_t i = from; i < to; i++)
-			a[i] = a[i] == '+' ? '-' : a[i] == '/' ? '_' : a[i];
+			a[i] = a[i] == '+' ? '-' : a[i] == '/' ? '_'
+							       : a[i];
 		ref_add(r, a + from, to - from, false, 'A');
 	}
 	if (v.n >= 8) {
@@ -116,14 +118,18 @@ static size_t ref_spellings(const struct ref_form *f, size_t i, struct ref_spell
 	}
 	for (size_t k = 2; k <= 4 && i + k <= f->n; k++) {
 		const uint8_t *p = f->p + i;
-		uint32_t cp = k == 2 ? p[0] & 31u : k == 3 ? p[0] & 15u : p[0] & 7u;
-		bool ok = k == 2 ? (p[0] & 0xe0) == 0xc0 : k == 3 ? (p[0] & 0xf0) == 0xe0 : (p[0] & 0xf8) == 0xf0;
+		uint32_t cp = k == 2 ? p[0] & 31u : k == 3 ? p[0] & 15u
+							   : p[0] & 7u;
+		bool ok = k == 2 ? (p[0] & 0xe0) == 0xc0 : k == 3 ? (p[0] & 0xf0) == 0xe0
+								  : (p[0] & 0xf8) == 0xf0;
 
 		for (size_t j = 1; j < k; j++) {
 			ok = ok && (p[j] & 0xc0) == 0x80;
 			cp = cp << 6 | (p[j] & 63);
 		}
-		if (!ok || cp < (k == 2 ? 0x80u : k == 3 ? 0x800u : 0x10000u) || cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
+		if (!ok || cp < (k == 2 ? 0x80u : k == 3 ? 0x800u
+							 : 0x10000u) ||
+		    cp > 0x10ffff || (cp >= 0xd800 && cp < 0xe000))
 			continue;
 		out[n] = (struct ref_spelling){ .n = k == 4 ? 12 : 6, .takes = k };
 		if (k == 4)

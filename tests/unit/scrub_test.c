@@ -118,7 +118,7 @@ static void J09_J10_echo(void **state)
 static void overlapping(void **state)
 {
 	static const struct str aba[] = { STR("abab"), STR("ababc") }, nested[] = { STR("xabcy"), STR("abc"), STR("bc") }, chain[] = { STR("abcd"), STR("cdef"), STR("efgh") },
-		same[] = { STR("aaaa") }, prefix[] = { STR("token"), STR("token-long-form") }, twice[] = { STR("secret!!"), STR("secret!!") };
+				same[] = { STR("aaaa") }, prefix[] = { STR("token"), STR("token-long-form") }, twice[] = { STR("secret!!"), STR("secret!!") };
 
 	(void)state;
 	CHECK(aba, "ababab abababc xababx");
@@ -234,6 +234,7 @@ static void against_reference(const struct str *v, size_t vn, struct str text, b
 	uint8_t *covered = must_malloc(n + 1), *whole = must_malloc(n + 1);
 	struct ref r;
 
+	set->avx2 = set->avx2 && n % 2 == 0; /* every way is taken */
 	ref_init(&r, v, vn);
 	ref_covered(&r, in, n, covered);
 	for (size_t i = 0; i <= n; i++)
@@ -385,14 +386,18 @@ static void escapes_found(void **state)
 		assert_int_equal(escape_find(p, n), want);
 		assert_int_equal(escape_find_portable(p, n), want);
 		assert_true(escape_mask(text) == escape_mask_portable(text));
+#ifdef ESCAPE_AVX2
+		if (__builtin_cpu_supports("avx2"))
+			assert_true(escape_mask_avx2(text) == escape_mask_portable(text));
+#endif
 	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(J09_J10_echo), cmocka_unit_test(overlapping), cmocka_unit_test(short_and_none), cmocka_unit_test(long_values),
-		cmocka_unit_test(random_texts), cmocka_unit_test(J11_no_delay), cmocka_unit_test(UF05_forms),
-		cmocka_unit_test(filler_keeps_the_form), cmocka_unit_test(random_forms), cmocka_unit_test(escapes_found) };
+					    cmocka_unit_test(random_texts), cmocka_unit_test(J11_no_delay), cmocka_unit_test(UF05_forms),
+					    cmocka_unit_test(filler_keeps_the_form), cmocka_unit_test(random_forms), cmocka_unit_test(escapes_found) };
 
 	return cmocka_run_group_tests_name("scrub", tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include <time.h>
 
+#include "common/placeholder.h"
 #include "common/policy/table.h"
 
 int secrets_main(int link_fd);
@@ -29,6 +30,16 @@ static const char policy[] = "version: 1\n"
                              "  - host: c.example\n"
                              "    allow: [ \"GET /**\" ]\n";
 static const char environment[] = "ONE=value-of-one-0123456789\0BAD=with\nline\0OTHER=not named by the policy\0NOTHING";
+
+static struct role_under_test secrets_start(void)
+{
+	static const char key[32] = "the key of the placeholders 0123";
+	int fd = memfd_with(key, sizeof(key));
+	struct role_under_test r = role_start(secrets_main, NULL, 0, &fd, 1);
+
+	close(fd);
+	return r;
+}
 
 static uint32_t index_of(int fd, const char *secret)
 {
@@ -146,7 +157,7 @@ static int audit_join(struct role_under_test *r, int table)
 static void bound_releases(void **state)
 {
 	int table = test_table(policy), link, audit, file = memfd_create("two", MFD_CLOEXEC);
-	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	struct role_under_test r = secrets_start();
 	uint32_t one = index_of(table, "one"), two = index_of(table, "two"), a = dest_of(table, "a.example"), b = dest_of(table, "b.example"), c = dest_of(table, "c.example"), valid;
 	char v[512];
 	uint64_t count;
@@ -211,7 +222,7 @@ static void bound_releases(void **state)
 static void kept_apart(void **state)
 {
 	int table = test_table(policy), link, audit;
-	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	struct role_under_test r = secrets_start();
 	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example");
 	char v[512];
 
@@ -241,7 +252,7 @@ static void generations(void **state)
 {
 	static const char less[] = "version: 1\nsecrets: { one: { env: ONE, hosts: [a.example] } }\ndestinations: [ { host: a.example, allow: [GET /], inject: [ { secret: one, as: basic, username: u } ] } ]\n";
 	int table = test_table(policy), next = test_table(less), link, audit;
-	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	struct role_under_test r = secrets_start();
 	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example"), one_next = index_of(next, "one"), a_next = dest_of(next, "a.example");
 	char v[512];
 
@@ -280,7 +291,7 @@ static void generations(void **state)
 static void folded(void **state)
 {
 	int table = test_table(policy), link, audit;
-	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	struct role_under_test r = secrets_start();
 	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example");
 	uint64_t count;
 	struct wire_msg m;
@@ -314,7 +325,7 @@ static void replaced(void **state)
 {
 	char path[] = "/tmp/sp-secret-XXXXXX", other[] = "/tmp/sp-secret-XXXXXX";
 	int table = test_table(policy), link, audit, file = mkstemp(path), next = mkstemp(other);
-	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	struct role_under_test r = secrets_start();
 	uint32_t two = index_of(table, "two"), b = dest_of(table, "b.example");
 	char v[512];
 
@@ -348,7 +359,7 @@ static void replaced(void **state)
 static void flooded(void **state)
 {
 	int table = test_table(policy), link, other, audit;
-	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	struct role_under_test r = secrets_start();
 	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example");
 	unsigned told = 0;
 	struct wire_msg m;
@@ -379,7 +390,7 @@ static void flooded(void **state)
 static void orphaned(void **state)
 {
 	int table = test_table(policy), link, audit;
-	struct role_under_test r = role_start(secrets_main, NULL, 0, NULL, 0);
+	struct role_under_test r = secrets_start();
 	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example");
 	uint64_t count;
 	char v[512];
@@ -402,10 +413,96 @@ static void orphaned(void **state)
 	close(table);
 }
 
+static const char signing_policy[] = "version: 1\n"
+				     "name: signs\n"
+				     "secrets:\n"
+				     "  aws: { env: AWS, hosts: [a.example] }\n"
+				     "  gh: { env: GH, hosts: [a.example, b.example], body: deny }\n"
+				     "  box: { env: GH, hosts: [b.example], scope: sandbox }\n"
+				     "  gone: { env: GONE, hosts: [b.example] }\n"
+				     "destinations:\n"
+				     "  - host: a.example\n"
+				     "    allow: [ \"GET /**\" ]\n"
+				     "    inject:\n"
+				     "      - { secret: aws, as: sigv4, service: s3, region: eu-west-1, env: true }\n"
+				     "      - { secret: gh, as: header, name: X-Key, env: GH }\n"
+				     "  - host: b.example\n"
+				     "    allow: [ \"GET /**\" ]\n"
+				     "    inject:\n"
+				     "      - { secret: gh, as: placeholder, in: [json] }\n"
+				     "      - { secret: box, as: header, name: X-Box, env: BOX }\n"
+				     "      - { secret: gone, as: header, name: X-Gone }\n";
+
+/* The list that comes before SANDBOX_OK. */
+static void placeholders_of(struct role_under_test *r, uint32_t sandbox, const char *name, int table, struct placeholder p[8], struct buf *mem)
+{
+	static const char vars[] = "AWS=AKIDEXAMPLE:planted-signing-key:session-token\0GH=ghp_planted0planted0planted0planted0plan";
+	struct msg_sandbox_ref ref = { sandbox, 5 };
+	struct msg_sandbox s = { .sandbox = sandbox, .generation = 5 };
+	int fd = memfd_with(vars, sizeof(vars));
+	struct wire_msg m;
+	struct str rest;
+	unsigned n = 0;
+
+	wire_send(r->sup, MSG_SANDBOX_ENV, 5, 0, &ref, sizeof(ref), NULL, 0, &fd, 1);
+	close(fd);
+	snprintf(s.name, sizeof(s.name), "%s", name);
+	wire_send(r->sup, MSG_SANDBOX, 5, 0, &s, sizeof(s), NULL, 0, &table, 1);
+	wire_expect(r->sup, MSG_PLACEHOLDERS, &m);
+	assert_int_equal(((struct msg_sandbox_ref *)(void *)m.data)->sandbox, sandbox);
+	buf_add(mem, m.data + sizeof(ref), m.n - sizeof(ref));
+	rest = buf_str(mem);
+	while (n < 8 && placeholder_next(&rest, &p[n]))
+		n++;
+	assert_int_equal(n, 5); /* three of aws, gh, box; what has no variable and is not filled has none */
+	assert_int_equal(rest.n, 0);
+	assert_true(str_find(buf_str(mem), STR("planted")) < 0);
+	wire_expect(r->sup, MSG_SANDBOX_OK, &m);
+}
+
+static void placeholders(void **state)
+{
+	int table = test_table(signing_policy), link, audit;
+	struct role_under_test r = secrets_start();
+	struct placeholder x[8], y[8];
+	struct buf mx = { 0 }, my = { 0 };
+	char v[512];
+	uint32_t valid;
+	unsigned same = 0;
+
+	(void)state;
+	placeholders_of(&r, 1, "one", table, x, &mx);
+	placeholders_of(&r, 2, "two", table, y, &my);
+	for (unsigned i = 0; i < 5; i++) {
+		bool equal = str_eq(x[i].text, y[i].text), box = str_eq(x[i].secret, STR("box"));
+
+		assert_int_equal(equal, !box); /* of the policy, or of the sandbox */
+		same += equal;
+		assert_int_equal(x[i].body_deny, str_eq(x[i].secret, STR("gh")));
+		assert_int_equal(str_starts(x[i].text, STR("ghp_")), box || str_eq(x[i].secret, STR("gh")));
+		assert_int_equal(str_starts(x[i].text, STR("AKIA")), x[i].part == PLACEHOLDER_KEY_ID);
+	}
+	assert_int_equal(same, 4);
+	/* what signs is released, the key itself never */
+	audit = audit_join(&r, table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	assert_int_equal(ask(link, 5, index_of(table, "aws"), dest_of(table, "a.example"), INJECT_SIGV4, v, &valid), RELEASE_OK);
+	assert_null(strstr(v, "planted"));
+	assert_string_equal(v + 73, " AKIDEXAMPLE session-token");
+	assert_true(valid <= 60000);
+	assert_int_equal(ask(link, 5, index_of(table, "aws"), dest_of(table, "a.example"), INJECT_BEARER, v, NULL), RELEASE_UNBOUND);
+	buf_fini(&mx);
+	buf_fini(&my);
+	close(link);
+	close(audit);
+	close(table);
+	assert_int_equal(role_end(&r), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(bound_releases), cmocka_unit_test(kept_apart), cmocka_unit_test(generations), cmocka_unit_test(folded), cmocka_unit_test(replaced), cmocka_unit_test(flooded),
-		cmocka_unit_test(orphaned) };
+		cmocka_unit_test(orphaned), cmocka_unit_test(placeholders) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static void accessors(void **state)
 	struct secret_decl s;
 	struct ip ip;
 	const char *why;
-	struct str place;
+	struct str place, name, text;
 	unsigned n = 0;
 
 	(void)state;
@@ -136,7 +136,7 @@ static void accessors(void **state)
 	assert_true(ip_parse(STR("8.8.8.8"), &ip) && !dest_address_ok(&d, &ip, &why)); /* listed are the only ones */
 	assert_true(ip_parse(STR("169.254.169.254"), &ip) && !dest_address_ok(&d, &ip, &why));
 	assert_int_equal(dest_inject_count(&d), 2);
-	assert_true(dest_inject(&d, 0, &in) && in.kind == INJECT_HEADER && in.secret_index == 1 && str_eq(in.secret_name, STR("two")) && str_eq(in.name, STR("X-Key")) && str_eq(in.format, STR("Token {}")) && str_eq(in.env, STR("KEY")));
+	assert_true(dest_inject(&d, 0, &in) && in.kind == INJECT_HEADER && in.secret_index == 1 && str_eq(in.secret_name, STR("two")) && str_eq(in.name, STR("X-Key")) && str_eq(in.format, STR("Token {}")) && inject_variable(&in, 0, &name, &text) && str_eq(name, STR("KEY")) && str_eq(text, STR("{}")) && !inject_variable(&in, 1, &name, &text));
 	assert_true(dest_inject(&d, 1, &in) && in.kind == INJECT_BASIC && str_eq(in.username, STR("me")) && in.env.n == 0);
 	assert_false(dest_inject(&d, 2, &in));
 	assert_true(d.limits.request_body == 1u << 30 && d.limits.response_body == 0 && d.limits.idle_ms == 1200000 && d.limits.head_ms == 0 && d.limits.total_ms == 0);

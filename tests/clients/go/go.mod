@@ -1,3 +1,5 @@
 module client
 
 go 1.19
+
+require github.com/coder/websocket v1.8.12

@@ -34,6 +34,10 @@ func show(word, method, url string, body io.Reader) {
 }
 
 func main() {
+	if os.Args[1] == "ws" {
+		overWebSocket(os.Args[2], os.Args[3])
+		return
+	}
 	base, mark, file := os.Args[1], os.Args[2], os.Args[3]
 	show("allowed", "GET", base+"/v1/hello?"+mark, nil)
 	show("refused", "DELETE", base+"/v1/hello?"+mark, nil)

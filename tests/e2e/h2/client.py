@@ -6,7 +6,7 @@ def credit(c, *a):
     try: c.increment_flow_control_window(*a)
     except h2.exceptions.StreamClosedError: pass # its end is among the events still to be looked at
 class Stream:
-    def __init__(self): self.head, self.interim, self.data, self.n, self.sha, self.trailers, self.reset, self.ended = None, [], b"", 0, hashlib.sha256(), None, None, False
+    def __init__(self): self.head, self.interim, self.data, self.n, self.sha, self.trailers, self.reset, self.ended = None, [], b"", 0, hashlib.sha256(), None, None, False; self.log = None # all that came, for who asks
     def status(self): return self.head and dict(self.head)[":status"]
     def over(self): return self.ended or self.reset is not None
     def __str__(self): return "status=%s octets=%d reset=%s ended=%s" % (self.status(), self.n, self.reset, self.ended)
@@ -50,6 +50,7 @@ class Client:
             elif isinstance(e, h2.events.InformationalResponseReceived): st.interim.append(dict(e.headers)[":status"])
             elif isinstance(e, h2.events.DataReceived):
                 st.n += len(e.data); st.sha.update(e.data); st.data = (st.data + e.data)[:4096]
+                if st.log is not None: st.log += e.data
                 if e.flow_controlled_length: credit(self.c, e.flow_controlled_length)
                 if e.flow_controlled_length and e.stream_id not in self.slow: credit(self.c, e.flow_controlled_length, e.stream_id)
             elif isinstance(e, h2.events.TrailersReceived): st.trailers = e.headers

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Policies of several files: what they say together at the gateway, what is not read, what consent covers.
+NAME=policy-files
+. "$(dirname "$0")/lib.sh"
+can_run
+make_pki
+start_nginx
+P="$SP policy"
+cd "$WORK" || exit 1
+exits() { local t=$1 want=$2 rc; shift 2; "$@" >"$T/out" 2>"$T/err"; rc=$?; [ $rc -eq "$want" ] && ok "$t" || not_ok "$t" "exit $rc, not $want" "$(cat "$T/out" "$T/err")"; }
+mkdir -p parts
+cat >parts/api.yaml <<Y
+version: 1
+name: api
+secrets:
+  api: { env: E2E_SECRET, hosts: [api.test] }
+destinations:
+  - host: api.test
+    connect: 127.0.0.1:$PORT
+    addresses: [127.0.0.0/8]
+    tls: { ca: ../upca.pem }
+    allow: [ GET /v1/hello, GET /v1/both/** ]
+    limits: { response_body: 1KiB }
+    inject:
+      - { secret: api, as: bearer, env: API_TOKEN }
+tests:
+  - deny: GET https://api.test/v1/own
+Y
+cat >denies.yaml <<'Y'
+version: 1
+destinations:
+  - host: api.test
+    deny: [ ANY /v1/both/hidden/** ]
+Y
+cat >policy.yaml <<'Y'
+version: 1
+name: of-three
+extends: [std/openai, parts/api.yaml, denies.yaml]
+destinations:
+  - host: api.test
+    allow: [ GET /v1/own, GET /v1/big ]
+    limits: { response_body: 1MiB }
+tests:
+  - allow: GET https://api.test/v1/own
+    inject: [api]
+Y
+exits "tls.ca does not lead out of the folder of its file" 1 $P check policy.yaml
+has "the message is about that file" "$T/err" "parts/api.yaml:9:16: error: tls.ca does not lead out"
+cp upca.pem parts/upca.pem
+sed -i 's/\.\.\/upca/upca/' parts/api.yaml
+exits "three files and one of the library are a policy" 0 $P check policy.yaml
+exits "the tests of the first file are its tests, those of others are theirs" 0 $P test policy.yaml
+has "one" "$T/out" "1..1"
+code() { run curl -sS -o /dev/null -m 20 -w '%{http_code}' "https://api.test$1" 2>/dev/null; }
+[ "$(code /v1/own)" = 200 ] && ok "a rule of the first file" || not_ok "a rule of the first file"
+[ "$(code /v1/hello)" = 200 ] && ok "a rule of the second" || not_ok "a rule of the second"
+[ "$(code /v1/both/x)" = 200 ] && ok "what the third does not deny" || not_ok "what the third does not deny"
+[ "$(code /v1/both/hidden/x)" = 403 ] && ok "what the third denies" || not_ok "what the third denies"
+grep -qF "auth=Bearer $SECRET" "$T/ngx/access.log" && ok "an injection of the second" || not_ok "an injection of the second"
+[ "$(code /v1/big)" = 502 ] && ok "the smaller limit" || not_ok "the smaller limit"
+records >"$T/records"
+has "records name the file of the rule" "$T/records" 'work/parts/api.yaml:10"'
+has "and of the deny" "$T/records" 'work/denies.yaml:4"'
+# what is not read
+ln -s /etc/passwd linked.yaml
+printf 'version: 1\nextends: [linked.yaml]\n' >links.yaml
+exits "a link is not followed" 1 $P check links.yaml
+has "it is told" "$T/err" "links.yaml:2:11: error: extends: cannot read linked.yaml: there is a symbolic link in its name"
+hasnt "nothing of its target is" "$T/err" "root"
+ln -s .. up
+printf 'version: 1\nextends: [up/x.yaml]\n' >links.yaml
+exits "nor one on the way" 1 $P check links.yaml
+cp denies.yaml open.yaml
+chmod 666 open.yaml
+printf 'version: 1\nextends: [open.yaml]\n' >links.yaml
+exits "a file that others can write is not relied on" 1 $P check links.yaml
+has "it is told how to" "$T/err" "chmod go-w it"
+mkfifo pipe.yaml
+printf 'version: 1\nextends: [pipe.yaml]\n' >links.yaml
+exits "a pipe is not waited for" 1 timeout 10 $P check links.yaml
+if [ "$(id -u)" -ne 0 ]; then
+	printf 'version: 1\nplanted-line: x\n' >private.yaml
+	chmod 0 private.yaml
+	printf 'version: 1\nextends: [private.yaml]\n' >links.yaml
+	exits "what the caller cannot read" 1 $P check links.yaml
+	hasnt "is not quoted" "$T/err" "planted"
+fi
+# consent
+cp policy.yaml sallyport.yaml
+exits "consent" 0 "$SP" trust
+exits "is there" 0 "$SP" trust --check
+echo '# other' >>denies.yaml
+exits "it covers every file" 1 "$SP" trust --check
+exits "given again" 0 "$SP" trust
+echo '# other' >>parts/api.yaml
+exits "each of them" 1 "$SP" trust --check
+# same octets
+exits "compile" 0 $P compile policy.yaml -o "$T/a"
+exits "again" 0 $P compile policy.yaml -o "$T/b"
+check "same files, same octets" cmp "$T/a" "$T/b"
+check_done

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole exchanges whose first client speaks HTTP/1.1; upstreams of both versions. See exchange_fuzz.h. */
+#include "exchange_fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) { return fuzz_exchange(false, data, size); }

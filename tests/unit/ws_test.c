@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* WebSocket: the fields of the handshake, frames of one direction, and what goes out of them (RFC 6455). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../proxy/filter/frames.h"
+
+/* --- handshake ------------------------------------------------------------------------------------------------------- */
+
+static void keys(void **state)
+{
+	char in[60];
+
+	(void)state;
+	assert_true(ws_key_ok(STR("dGhlIHNhbXBsZSBub25jZQ==")));
+	assert_true(ws_key_ok(STR("++++/////AAAzzzz99990A==")));
+	assert_false(ws_key_ok(STR("dGhlIHNhbXBsZSBub25jZQ=")));
+	assert_false(ws_key_ok(STR("dGhlIHNhbXBsZSBub25jZR=="))); /* bits behind the octets */
+	assert_false(ws_key_ok(STR("dGhlIHNhbXBsZSBub25jZ!==")));
+	assert_false(ws_key_ok(STR("dGhlIHNhbXBsZSBub25jZQ=a")));
+	assert_false(ws_key_ok(STR_NONE));
+	ws_accept_input(STR("dGhlIHNhbXBsZSBub25jZQ=="), in);
+	assert_memory_equal(in, "dGhlIHNhbXBsZSBub25jZQ==258EAFA5-E914-47DA-95CA-C5AB0DC85B11", 60);
+}
+
+static struct http_request req;
+static struct http_response res;
+#define KEY STR("dGhlIHNhbXBsZSBub25jZQ==")
+
+static void add(struct http_fields *fs, const char *name, const char *value) { assert_true(http_fields_add(fs, str_of(name), str_of(value), http_fid_of(str_of(name)))); }
+
+static const char *left(struct http_fields *fs, const char *name)
+{
+	static char t[100];
+	struct http_field *f = http_fields_find_name(fs, str_of(name));
+
+	if (f == NULL)
+		return "-";
+	snprintf(t, sizeof(t), "%.*s", (int)f->value.n, f->value.p);
+	return t;
+}
+
+static void request_fields(void **state)
+{
+	struct http_fault f;
+
+	(void)state;
+	req.fields.n = 0;
+	add(&req.fields, "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==");
+	add(&req.fields, "sec_websocket_key", "AAAAAAAAAAAAAAAAAAAAAA==");
+	add(&req.fields, "Sec-WebSocket-Version", "13");
+	add(&req.fields, "Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits");
+	add(&req.fields, "sec_websocket_extensions", "permessage-deflate");
+	add(&req.fields, "Sec-WebSocket-Protocol", "a, b");
+	add(&req.fields, "sec_websocket_protocol", "c");
+	add(&req.fields, "Origin", "https://a.test");
+	assert_true(ws_request_fields(&req, KEY, &f));
+	assert_string_equal(left(&req.fields, "sec-websocket-key"), KEY.p);
+	assert_string_equal(left(&req.fields, "sec-websocket-version"), "13");
+	assert_string_equal(left(&req.fields, "sec-websocket-extensions"), "-");
+	assert_string_equal(left(&req.fields, "sec_websocket_extensions"), "-");
+	assert_string_equal(left(&req.fields, "sec_websocket_key"), "-");
+	assert_string_equal(left(&req.fields, "sec-websocket-protocol"), "a, b");
+	assert_string_equal(left(&req.fields, "sec_websocket_protocol"), "-");
+	assert_string_equal(left(&req.fields, "origin"), "https://a.test");
+	add(&req.fields, "Sec-WebSocket-Protocol", "\"q\"");
+	assert_false(ws_request_fields(&req, KEY, &f));
+	assert_int_equal(f.status, 400);
+	assert_string_equal(f.reason, "websocket_handshake");
+}
+
+/* fields: "Name: value\n" ... Returns what is wrong, or "" and the subprotocol in chosen. */
+static char chosen[100];
+static const char *response(const char *fields, bool h2)
+{
+	static char text[1000];
+	const char *reason;
+	struct str sub;
+
+	snprintf(text, sizeof(text), "%s", fields);
+	res.fields.n = 0;
+	for (char *l = strtok(text, "\n"); l != NULL; l = strtok(NULL, "\n")) {
+		char *v = strstr(l, ": ");
+
+		*v = 0;
+		add(&res.fields, l, v + 2);
+	}
+	if (!ws_response_fields(&res, &req.fields, h2 ? STR_NONE : STR("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), &sub, &reason))
+		return reason;
+	snprintf(chosen, sizeof(chosen), "%.*s", (int)sub.n, sub.n ? sub.p : "");
+	return "";
+}
+
+#define ACCEPT "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\n"
+static void response_fields(void **state)
+{
+	(void)state;
+	req.fields.n = 0;
+	add(&req.fields, "Sec-WebSocket-Protocol", "a, b");
+	add(&req.fields, "Sec-WebSocket-Protocol", "chat.v2");
+	res.upgrade_websocket = true;
+	assert_string_equal(response(ACCEPT, false), "");
+	assert_string_equal(chosen, "");
+	assert_string_equal(left(&res.fields, "sec-websocket-accept"), "-");
+	assert_string_equal(response(ACCEPT "Sec-WebSocket-Protocol: b\n", false), "");
+	assert_string_equal(chosen, "b");
+	assert_string_equal(left(&res.fields, "sec-websocket-protocol"), "b");
+	assert_string_equal(response(ACCEPT "Sec-WebSocket-Protocol: chat.v2\n", false), "");
+	assert_string_equal(response(ACCEPT "Sec-WebSocket-Protocol: a, b\n", false), "ws_subprotocol");
+	assert_string_equal(response(ACCEPT "Sec-WebSocket-Protocol: A\n", false), "ws_subprotocol");
+	assert_string_equal(response(ACCEPT "Sec-WebSocket-Protocol: a\nSec-WebSocket-Protocol: a\n", false), "ws_subprotocol");
+	assert_string_equal(response(ACCEPT "Sec-WebSocket-Protocol: \n", false), "ws_subprotocol");
+	assert_string_equal(response(ACCEPT "Sec-WebSocket-Extensions: permessage-deflate\n", false), "ws_extension");
+	assert_string_equal(response("X: y\n", false), "ws_accept");
+	assert_string_equal(response(ACCEPT ACCEPT, false), "ws_accept");
+	assert_string_equal(response("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOO=\n", false), "ws_accept");
+	assert_string_equal(response("X: y\n", true), "");
+	assert_string_equal(response("sec-websocket-protocol: z\n", true), "ws_subprotocol");
+	assert_string_equal(response("sec-websocket-extensions: permessage-deflate\n", true), "ws_extension");
+	res.upgrade_websocket = false;
+	assert_string_equal(response(ACCEPT, false), "ws_upgrade");
+}
+
+/* --- frames ---------------------------------------------------------------------------------------------------------- */
+
+static struct buf out;
+static void emit(void *arg, const uint8_t *p, size_t n) { (void)arg, buf_add(&out, p, n); }
+static void key_of_test(void *p, size_t n) { memset(p, 0x5a, n); }
+
+static struct frames F;
+static struct scrub_set *set;
+
+static void start(bool to_upstream, const char *secret)
+{
+	struct str v = str_of(secret);
+
+	frames_fini(&F);
+	scrub_set_free(set);
+	set = secret != NULL ? scrub_set_new(&v, 1) : NULL;
+	F = (struct frames){ .random = key_of_test, .emit = emit, .set = set };
+	frames_init(&F, to_upstream);
+	buf_clear(&out);
+}
+
+/* A frame as a peer would write it. */
+static void frame(struct buf *b, unsigned first, const void *p, size_t n, bool masked)
+{
+	static const uint8_t key[4] = { 1, 2, 3, 0xf4 };
+	uint8_t h[WS_HEADER_MAX], *at;
+
+	buf_add(b, h, ws_header(h, first & 15, first & 0x80, n, masked ? key : NULL));
+	h[0] = (uint8_t)first;
+	at = buf_room(b, n);
+	memcpy(at, p, n);
+	if (masked)
+		ws_mask(at, n, key, 0);
+	buf_commit(b, n);
+}
+#define TEXT_FRAME(b, first, text, masked) frame(b, first, text, strlen(text), masked)
+
+static const char *feed(const void *p, size_t n, size_t step)
+{
+	static struct ws_fault f;
+	uint8_t *copy = malloc(n + 1);
+
+	memcpy(copy, p, n);
+	f = (struct ws_fault){ 0 };
+	for (size_t at = 0; at < n; at += step)
+		if (!frames_feed(&F, copy + at, n - at < step ? n - at : step, &f))
+			break;
+	free(copy);
+	return f.reason == NULL ? "" : f.reason;
+}
+
+/* What out holds, in words: "text fin 'abc'", one line a frame. */
+static const char *said(void)
+{
+	static struct buf t;
+	struct ws_parser w = { .masked = F.in.masked };
+	struct ws_fault f;
+	uint8_t *p = buf_data(&out);
+	size_t n = buf_len(&out);
+
+	buf_clear(&t);
+	while (n > 0) {
+		struct ws_piece in;
+		long k = ws_feed(&w, p, n, &in, &f);
+
+		if (k < 0) {
+			buf_addf(&t, "FAULT %s", f.reason);
+			break;
+		}
+		p += k;
+		n -= (size_t)k;
+		if (in.kind == WS_FRAME)
+			buf_addf(&t, "%s%s %llu'%s", in.opcode == WS_TEXT ? "text" : in.opcode == WS_BINARY ? "bin" : "more", in.fin ? " fin" : "", (unsigned long long)in.length, in.length ? "" : "'\n");
+		else if (in.kind == WS_CONTROL)
+			buf_addf(&t, "%s '%.*s'\n", in.opcode == WS_CLOSE ? "close" : in.opcode == WS_PING ? "ping" : "pong", (int)in.n, in.p);
+		else if (in.kind == WS_DATA)
+			buf_addf(&t, "%.*s%s", (int)in.n, in.p, in.end ? "'\n" : "");
+	}
+	buf_addc(&t, 0);
+	return (char *)buf_data(&t);
+}
+
+static void pass(void **state)
+{
+	static const size_t steps[] = { 1, 2, 3, 7, 1000000 };
+	struct buf b = { 0 };
+
+	(void)state;
+	for (int up = 0; up < 2; up++) {
+		for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+			buf_clear(&b);
+			TEXT_FRAME(&b, 0x81, "hello", up);
+			TEXT_FRAME(&b, 0x02, "one", up);
+			TEXT_FRAME(&b, 0x89, "ping me", up);
+			TEXT_FRAME(&b, 0x00, "", up);
+			TEXT_FRAME(&b, 0x80, "two", up);
+			TEXT_FRAME(&b, 0x8a, "", up);
+			TEXT_FRAME(&b, 0x88, "\x03\xe8" "bye", up);
+			TEXT_FRAME(&b, 0x81, "too late", up);
+			buf_addz(&b, "\xff\xff\xff what is no frame");
+			start(up, NULL);
+			assert_string_equal(feed(buf_data(&b), buf_len(&b), steps[i]), "");
+			assert_string_equal(said(), "text fin 5'hello'\nbin 3'one'\nping 'ping me'\nmore 0''\nmore fin 3'two'\npong ''\nclose '\x03\xe8" "bye'\n");
+			assert_int_equal(F.messages, 2);
+			assert_true(F.close_seen);
+			assert_int_equal(F.close_code, 1000);
+		}
+	}
+	buf_fini(&b);
+}
+
+/* RFC 6455 5.3: what goes upstream carries a key of ours. */
+static void masks_anew(void **state)
+{
+	struct buf b = { 0 };
+
+	(void)state;
+	TEXT_FRAME(&b, 0x81, "abcdefghijk", true);
+	start(true, NULL);
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 3), "");
+	assert_memory_equal(buf_data(&out), "\x81\x8b\x5a\x5a\x5a\x5a", 6);
+	for (int i = 0; i < 11; i++)
+		assert_int_equal(buf_data(&out)[6 + i] ^ 0x5a, "abcdefghijk"[i]);
+	buf_fini(&b);
+}
+
+static void lengths(void **state)
+{
+	static const size_t n[] = { 0, 1, 125, 126, 127, 65535, 65536, 200000 };
+	uint8_t *p = calloc(1, 200000);
+	struct buf b = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(n) / sizeof(n[0]); i++) {
+		for (int up = 0; up < 2; up++) {
+			buf_clear(&b);
+			frame(&b, 0x82, p, n[i], up);
+			start(up, NULL);
+			assert_string_equal(feed(buf_data(&b), buf_len(&b), 999), "");
+			assert_int_equal(buf_len(&out), buf_len(&b));
+			assert_true(frames_between(&F));
+		}
+	}
+	free(p);
+	buf_fini(&b);
+}
+
+static void faults(void **state)
+{
+	static const struct {
+		const char *octets;
+		size_t n;
+		bool up;
+		const char *reason;
+		uint16_t code;
+	} rows[] = {
+#define ROW(octets, up, reason, code) { octets, sizeof(octets) - 1, up, reason, code }
+		ROW("\xc1\x01x", false, "ws_reserved_bits", 1002),
+		ROW("\xa1\x01x", false, "ws_reserved_bits", 1002),
+		ROW("\x91\x01x", false, "ws_reserved_bits", 1002),
+		ROW("\x83\x01x", false, "ws_opcode", 1002),
+		ROW("\x87\x01x", false, "ws_opcode", 1002),
+		ROW("\x8b\x01x", false, "ws_opcode", 1002),
+		ROW("\x8f\x01x", false, "ws_opcode", 1002),
+		ROW("\x81\x81" "abcdx", false, "ws_mask", 1002),
+		ROW("\x81\x01x", true, "ws_mask", 1002),
+		ROW("\x89\x00", true, "ws_mask", 1002),
+		ROW("\x09\x00", false, "ws_control", 1002),
+		ROW("\x89\x7e\x00\x7e", false, "ws_control", 1002),
+		ROW("\x80\x01x", false, "ws_fragmentation", 1002),
+		ROW("\x01\x01x\x81\x01y", false, "ws_fragmentation", 1002),
+		ROW("\x01\x01x\x02\x01y", false, "ws_fragmentation", 1002),
+		ROW("\x81\x7e\x00\x7d", false, "ws_length", 1002),
+		ROW("\x81\x7f\x00\x00\x00\x00\x00\x00\xff\xff", false, "ws_length", 1002),
+		ROW("\x81\x7f\x80\x00\x00\x00\x00\x00\x00\x00", false, "ws_length", 1002),
+		ROW("\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff", false, "ws_length", 1002),
+		ROW("\x81\x7e\x10\x01", false, "ws_message_size", 1009),
+		ROW("\x81\x7f\x7f\xff\xff\xff\xff\xff\xff\xff", false, "ws_message_size", 1009),
+		ROW("\x88\x01x", false, "ws_close", 1002),
+		ROW("\x88\x02\x03\xe7", false, "ws_close", 1002), /* 999 */
+		ROW("\x88\x02\x03\xec", false, "ws_close", 1002), /* 1004 */
+		ROW("\x88\x02\x03\xed", false, "ws_close", 1002), /* 1005 */
+		ROW("\x88\x02\x03\xee", false, "ws_close", 1002), /* 1006 */
+		ROW("\x88\x02\x03\xf7", false, "ws_close", 1002), /* 1015 */
+		ROW("\x88\x02\x0b\xb7", false, "ws_close", 1002), /* 2999 */
+		ROW("\x88\x02\x13\x88", false, "ws_close", 1002), /* 5000 */
+		ROW("\x88\x04\x03\xe8\xc3\x28", false, "ws_close", 1007),
+		ROW("\x88\x05\x03\xe8\xed\xa0\x80", false, "ws_close", 1007),
+		ROW("\x88\x03\x03\xe8\xc3", false, "ws_close", 1007),
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		for (size_t step = 1; step < 20; step += 18) {
+			uint8_t p[40];
+			struct ws_fault f = { 0 };
+			size_t at = 0;
+			bool good = true;
+
+			start(rows[i].up, NULL);
+			F.in.message_max = 4096;
+			memcpy(p, rows[i].octets, rows[i].n);
+			for (; at < rows[i].n && good; at += step)
+				good = frames_feed(&F, p + at, rows[i].n - at < step ? rows[i].n - at : step, &f);
+			if (good || strcmp(f.reason, rows[i].reason) != 0)
+				print_error("row %zu: %s\n", i, good ? "no fault" : f.reason);
+			assert_false(good);
+			assert_string_equal(f.reason, rows[i].reason);
+			assert_int_equal(f.code, rows[i].code);
+		}
+	}
+}
+
+static void message_size(void **state)
+{
+	struct buf b = { 0 };
+
+	(void)state;
+	TEXT_FRAME(&b, 0x01, "12345", false);
+	TEXT_FRAME(&b, 0x89, "does not count", false);
+	TEXT_FRAME(&b, 0x80, "67890", false);
+	TEXT_FRAME(&b, 0x81, "1234567890", false);
+	start(false, NULL);
+	F.in.message_max = 10;
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 4), "");
+	TEXT_FRAME(&b, 0x01, "12345", false);
+	TEXT_FRAME(&b, 0x80, "678901", false);
+	start(false, NULL);
+	F.in.message_max = 10;
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 4), "ws_message_size");
+	buf_fini(&b);
+}
+
+static void secrets(void **state)
+{
+	struct buf b = { 0 };
+
+	(void)state;
+	/* in one frame: it stays one, of the same length */
+	TEXT_FRAME(&b, 0x81, "you sent s3cr3t-value, s3cr3t-", false);
+	for (size_t step = 1; step < 50; step++) {
+		start(false, "s3cr3t-value");
+		assert_string_equal(feed(buf_data(&b), buf_len(&b), step), "");
+		assert_string_equal(said(), "text fin 30'you sent ************, s3cr3t-'\n");
+		assert_int_equal(F.hits, 1);
+	}
+	/* across fragments, with another frame between them */
+	buf_clear(&b);
+	TEXT_FRAME(&b, 0x01, "a s3c", false);
+	TEXT_FRAME(&b, 0x89, "hi", false);
+	TEXT_FRAME(&b, 0x00, "r3t-va", false);
+	TEXT_FRAME(&b, 0x80, "lue b", false);
+	start(false, "s3cr3t-value");
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 1000), "");
+	assert_string_equal(said(), "text 2'a '\nping 'hi'\nmore fin 14'************ b'\n");
+	/* what only began like one is not lost, also when nothing follows in the last frame */
+	buf_clear(&b);
+	TEXT_FRAME(&b, 0x02, "s3cr3t-", false);
+	TEXT_FRAME(&b, 0x80, "", false);
+	TEXT_FRAME(&b, 0x81, "value", false);
+	start(false, "s3cr3t-value");
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 1000), "");
+	assert_string_equal(said(), "bin fin 7's3cr3t-'\ntext fin 5'value'\n");
+	/* in control frames */
+	buf_clear(&b);
+	TEXT_FRAME(&b, 0x89, "s3cr3t-value", false);
+	TEXT_FRAME(&b, 0x88, "\x0f\xa0no s3cr3t-value", false);
+	start(false, "s3cr3t-value");
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 1000), "");
+	assert_string_equal(said(), "ping '************'\nclose '\x0f\xa0no ************'\n");
+	assert_int_equal(F.hits, 2);
+	assert_int_equal(F.close_code, 4000);
+	buf_fini(&b);
+}
+
+static void close_of_ours(void **state)
+{
+	struct buf b = { 0 };
+
+	(void)state;
+	start(false, NULL);
+	TEXT_FRAME(&b, 0x01, "abc", false);
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 4), "");
+	frames_close(&F, 1008, STR("policy_denied"));
+	frames_close(&F, 1001, STR("again"));
+	assert_string_equal(said(), "text 3'abc'\nclose '\x03\xf0policy_denied'\n");
+	/* not within a frame */
+	start(false, NULL);
+	assert_string_equal(feed(buf_data(&b), 4, 4), "");
+	assert_false(frames_between(&F));
+	frames_close(&F, 1008, STR_NONE);
+	assert_int_equal(buf_len(&out), 4);
+	/* nor behind the peer's */
+	start(true, NULL);
+	buf_clear(&b);
+	TEXT_FRAME(&b, 0x88, "", true);
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 100), "");
+	frames_close(&F, 1001, STR_NONE);
+	assert_string_equal(said(), "close ''\n");
+	assert_int_equal(F.close_code, WS_CLOSE_NONE);
+	buf_fini(&b);
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	start(false, NULL);
+	frames_fini(&F);
+	buf_fini(&out);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(keys),
+		cmocka_unit_test(request_fields),
+		cmocka_unit_test(response_fields),
+		cmocka_unit_test(pass),
+		cmocka_unit_test(masks_anew),
+		cmocka_unit_test(lengths),
+		cmocka_unit_test(faults),
+		cmocka_unit_test(message_size),
+		cmocka_unit_test(secrets),
+		cmocka_unit_test(close_of_ours),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, stop);
+}
