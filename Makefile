@@ -116,7 +116,8 @@ check: all tests
 demo: all
 	BIN=$(abspath $(BIN)) bash tests/e2e/demo.sh
 
-bench: all
+bench: all $(B)/bench/policy
+	$(B)/bench/policy
 	BIN=$(abspath $(BIN)) bash tests/bench/run.sh
 	BIN=$(abspath $(BIN)) bash tests/bench/names.sh
 
@@ -129,6 +130,10 @@ $(B)/bench/scrub: $(B)/tests/bench/scrub.o $(B)/libtest.a $(B)/libcommon.a
 
 # The table against the reference evaluator, a million times: make property [PROPERTY_PAIRS=1000000] [PROPERTY_SEED=1]
 PROPERTY_PAIRS ?= 1000000
+$(B)/bench/%: $(B)/tests/bench/%.o $(B)/libtest.a $(B)/libcommon.a
+	@mkdir -p $(dir $@)
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) $(LIBS_TEST)
+
 property: $(B)/tests/property_test
 	PROPERTY_PAIRS=$(PROPERTY_PAIRS) PROPERTY_SEED=$(PROPERTY_SEED) timeout 1200 $(B)/tests/property_test
 

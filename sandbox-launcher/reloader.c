@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../common/base/must.h"
@@ -22,6 +23,7 @@
 #define PLACES_MAX 512
 #define EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE | IN_ATTRIB)
 #define AGAIN_MS 50
+#define LATELY_S 10 /* reading a policy takes less */
 
 struct place { /* a name in a directory: a file, or a link on the way to one */
 	char *dir, *name;
@@ -36,6 +38,7 @@ struct task {
 	unsigned place_n;
 	uint32_t sandbox;
 	uint8_t digest[TABLE_DIGEST_LEN]; /* in force, as far as we know */
+	int last_watch;      /* numbers ascend */
 	bool due;            /* something has changed */
 };
 
@@ -118,17 +121,33 @@ static int add_all(struct task *t, const struct runpolicy *p, struct err *err)
 	return 0;
 }
 
+static bool changed_lately(const struct place *p)
+{
+	char path[PATH_MAX];
+	struct timespec now;
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", p->dir, p->name);
+	clock_gettime(CLOCK_REALTIME, &now);
+	return lstat(path, &st) == 0 && st.st_ctim.tv_sec > now.tv_sec - LATELY_S;
+}
+
+/*
+ * A folder that is watched already stays so: what changes while the policy is read is looked at afterwards. In one that is new a
+ * file may have changed between being read and now: if it did lately, all is looked at once more.
+ */
 static void watch_all(struct task *t)
 {
-	int fresh = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	int first = t->last_watch + 1;
 
-	if (fresh < 0)
-		return; /* the old watches stay */
-	if (t->inotify_fd >= 0)
-		close(t->inotify_fd);
-	t->inotify_fd = fresh;
-	for (unsigned i = 0; i < t->place_n; i++)
-		t->places[i].watch = inotify_add_watch(fresh, t->places[i].dir, EVENTS | IN_ONLYDIR | IN_MASK_ADD);
+	if (t->inotify_fd < 0)
+		t->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	for (unsigned i = 0; i < t->place_n; i++) {
+		t->places[i].watch = inotify_add_watch(t->inotify_fd, t->places[i].dir, EVENTS | IN_ONLYDIR);
+		if (t->places[i].watch > t->last_watch)
+			t->last_watch = t->places[i].watch;
+		t->due = t->due || (t->places[i].watch >= first && changed_lately(&t->places[i]));
+	}
 }
 
 static void on_change(struct task *t)

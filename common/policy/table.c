@@ -34,6 +34,7 @@ struct table {
 	struct header h;
 	struct port_entry *ports;
 	uint32_t port_n;
+	bool wild_denies; /* some wildcard has deny rules */
 	uint8_t port_bits[65536 / 8];
 	struct numbered *dests;
 	struct regexes *regexes;
@@ -160,6 +161,8 @@ int table_open(struct table **out, int fd, struct err *err)
 	}
 	if (load_ports(t, err) < 0)
 		goto fail;
+	for (unsigned i = 0; i < t->h.wild_n; i++)
+		t->wild_denies = t->wild_denies || (t->h.wild[i].flags & WILD_DENY) != 0;
 	t->dests = must_calloc(1, sizeof(*t->dests));
 	t->regexes = regexes_new();
 	*out = t;
@@ -411,7 +414,7 @@ int table_broader_each(const struct table *t, const struct dest *d, enum scheme 
 	struct broader b = { d, fn, arg, false };
 	struct search s;
 
-	if (t->h.wild_n == 0 || !search_init(&s, t, scheme, host, port))
+	if (!t->wild_denies || !search_init(&s, t, scheme, host, port))
 		return 0;
 	return search_each(&s, true, on_broader, &b) < 0 || b.damaged ? -1 : 0;
 }
