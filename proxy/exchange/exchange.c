@@ -823,6 +823,10 @@ void exchange_start(struct exchange *x)
 	}
 	if (!credential_trip(x))
 		return;
+	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
+		exchange_malformed(x, &fault);
+		return;
+	}
 	facts_of(x, &f);
 	decide(x->table, x->has_dest ? &x->dest : NULL, &f, &x->decision);
 	if (x->decision.why == DECIDE_LOOK) {
