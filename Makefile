@@ -11,7 +11,7 @@ CC_fuzz := clang
 CC := $(if $(CC_$(VARIANT)),$(CC_$(VARIANT)),$(if $(filter default,$(origin CC)),gcc,$(CC)))
 # clang warns of other things than gcc; it builds fuzzers only
 WERROR ?= $(if $(filter fuzz,$(VARIANT)),,-Werror)
-PKGS := openssl zlib libbrotlidec libzstd libcares libpcre2-8 yaml-0.1 libseccomp jansson libnghttp2 libidn2 libpsl
+PKGS := openssl libcurl zlib libbrotlidec libzstd libcares libpcre2-8 yaml-0.1 libseccomp jansson libnghttp2 libidn2 libpsl
 # What is missing is installed first, before anything below asks pkg-config. Building needs less than testing does.
 GOALS := $(or $(MAKECMDGOALS),all)
 ifneq ($(filter check demo bench,$(GOALS)),)
@@ -40,8 +40,9 @@ LDFLAGS_ALL := $(OPT_$(VARIANT)) -Wno-stringop-overflow -Wno-stringop-overread $
 SAN_OBJ := $(if $(filter san fuzz,$(VARIANT)),$(B)/common/sys/sanitize.o)
 LIBS_COMMON := $(SAN_OBJ) $(shell pkg-config --libs openssl yaml-0.1 libseccomp jansson libpcre2-8 2>/dev/null) -lpthread
 LIBS_HTTP := $(shell pkg-config --libs libnghttp2 2>/dev/null)
+LIBS_CURL := $(shell pkg-config --libs libcurl 2>/dev/null)
 LIBS_CODING := $(shell pkg-config --libs zlib libbrotlidec libzstd 2>/dev/null)
-LIBS_TEST := -lcares $(LIBS_HTTP) $(LIBS_CODING) $(shell pkg-config --libs libbrotlienc 2>/dev/null) -llmdb -lidn2 -lpsl
+LIBS_TEST := -lcares $(LIBS_CURL) $(LIBS_HTTP) $(LIBS_CODING) $(shell pkg-config --libs libbrotlienc 2>/dev/null) -llmdb -lidn2 -lpsl
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 src = $(wildcard $(addsuffix /*.c,$(1)))
@@ -82,7 +83,7 @@ $(BIN)/$(1): $$(call obj,$(2)) $(B)/libcommon.a
 endef
 $(eval $(call program,sallyport,$(call src,cli),))
 $(eval $(call program,sallyport-proxy,$(PROXY_SRC),-lcares $(LIBS_HTTP) $(LIBS_CODING)))
-$(eval $(call program,sallyport-secrets,$(SECRETS_SRC),))
+$(eval $(call program,sallyport-secrets,$(SECRETS_SRC),$(LIBS_CURL)))
 $(eval $(call program,sallyport-ca,$(CA_SRC),))
 $(eval $(call program,sallyport-policy,policy-compiler/main.c $(POLICY_LIB_SRC),-llmdb -lidn2 -lpsl))
 $(eval $(call program,sallyport-sandbox,$(SANDBOX_SRC),))
@@ -115,8 +116,10 @@ check: all tests
 demo: all
 	BIN=$(abspath $(BIN)) bash tests/e2e/demo.sh
 
-bench: all
+bench: all $(B)/bench/policy
+	$(B)/bench/policy
 	BIN=$(abspath $(BIN)) bash tests/bench/run.sh
+	BIN=$(abspath $(BIN)) bash tests/bench/names.sh
 
 # How fast scrubbing is.
 bench-scrub: $(B)/bench/scrub
@@ -127,6 +130,10 @@ $(B)/bench/scrub: $(B)/tests/bench/scrub.o $(B)/libtest.a $(B)/libcommon.a
 
 # The table against the reference evaluator, a million times: make property [PROPERTY_PAIRS=1000000] [PROPERTY_SEED=1]
 PROPERTY_PAIRS ?= 1000000
+$(B)/bench/%: $(B)/tests/bench/%.o $(B)/libtest.a $(B)/libcommon.a
+	@mkdir -p $(dir $@)
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) $(LIBS_TEST)
+
 property: $(B)/tests/property_test
 	PROPERTY_PAIRS=$(PROPERTY_PAIRS) PROPERTY_SEED=$(PROPERTY_SEED) timeout 1200 $(B)/tests/property_test
 

@@ -225,35 +225,6 @@ static void gone(struct served *s)
 	free(b);
 }
 
-struct search {
-	struct str host;
-	bool found;
-};
-
-static bool intercepts(const struct dest *d) { return !d->tunnel; }
-
-static bool search_dest(void *arg, const struct dest *d)
-{
-	struct search *q = arg;
-
-	q->found = intercepts(d) && dest_stands_for(d, q->host);
-	return !q->found;
-}
-
-/* Whether some destination of the table with this host has its TLS opened here. */
-static bool may_mint(const struct table *t, struct str host)
-{
-	struct search q = { host, false };
-	struct dest d;
-
-	if (!table_host_known(t, host))
-		return false;
-	if (table_find(t, SCHEME_HTTPS, host, 443, &d) == 1 && intercepts(&d))
-		return true;
-	table_dest_each(t, search_dest, &q); /* another port, or a tunnel there */
-	return q.found;
-}
-
 static bool refusal_allowed(struct sandbox *b)
 {
 	uint64_t now = loop_now_ms(the_role.loop);
@@ -304,7 +275,7 @@ static enum mint_status mint(struct served *s, const struct ipc_msg *m, struct b
 		return MINT_DENIED;
 	switch (q->kind) {
 	case MINT_LEAF:
-		if (!may_mint(t, host))
+		if (!table_host_intercepted(t, host))
 			return MINT_DENIED;
 		if (!leaf_allowed(b)) {
 			log_limited(&the_role.said_limited, "sandbox %s asks for certificates of more names than are minted (%d at once, then %d a second): some are refused", s->name, LEAVES_AT_ONCE, LEAVES_PER_S);
@@ -312,7 +283,8 @@ static enum mint_status mint(struct served *s, const struct ipc_msg *m, struct b
 		}
 		break;
 	case MINT_REFUSAL:
-		if ((s->flags & SANDBOX_EXPLAIN_DENIALS) == 0)
+		/* never for a name that a tunnel leads to: its programs verify the origin themselves */
+		if ((s->flags & SANDBOX_EXPLAIN_DENIALS) == 0 || table_host_tunnelled(t, host))
 			return MINT_DENIED;
 		if (!refusal_allowed(b))
 			return MINT_LIMITED;

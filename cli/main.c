@@ -20,7 +20,7 @@ static const struct verb {
 	{ "init", "sallyport-policy", 1, "write a first sallyport.yaml" },
 	{ "serve", "sallyport-proxy", 1, "run the gateway in the foreground" },
 	{ "logs", "sallyport-proxy", 1, "read and verify the record" },
-	{ "secret", "sallyport-proxy", 1, NULL },
+	{ "secret", "sallyport-proxy", 1, "what secrets can be had; take one out of use" },
 	{ "ca", "sallyport-ca", 0, "create, show, export and rotate the interception CA" },
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))

@@ -32,7 +32,8 @@ const char *role_name(enum role r);
 
 /*
  * START, first message on every link from the supervisor. fds by role: ca: key, certificate (PEM files, read-only);
- * audit: directory, chain key file; secrets: the key of placeholders; worker: trust anchors (sealed memfd, trust.h) ; dialer: credentials of the
+ * audit: directory, chain key file; secrets: the key of placeholders, trust anchors, the file
+ * of what is to be given back (orphans.c); worker: trust anchors (sealed memfd, trust.h) ; dialer: credentials of the
  * proxy behind, if it has some; text = "via HOST PORT gateway|proxy\n" if there is such a proxy, then its DNS servers, "ADDRESS PORT\n" each.
  */
 struct msg_start {
@@ -93,6 +94,28 @@ struct msg_dialed {
 	uint16_t proxy_port;
 	uint8_t proxy_addr[16];
 	/* cause text follows unless OK */
+} __attribute__((packed));
+
+struct msg_dial_source { /* a connection of secrets itself */
+	uint32_t sandbox;      /* 0: the gateway's own Vault */
+	uint32_t secret_index; /* whose token end-point, by the table of that generation; MSG_SOURCE_VAULT + n: the n-th address of Vault */
+} __attribute__((packed));
+#define MSG_SOURCE_VAULT 0x80000000u
+
+struct msg_execute {
+	uint32_t sandbox, id;
+} __attribute__((packed));
+struct msg_executed {
+	uint32_t id, ok; /* 0: it failed */
+} __attribute__((packed));
+enum secret_verb { SECRET_VERB_NONE = 0, SECRET_VERB_CHECK, SECRET_VERB_REVOKE, SECRET_VERB_FORGET };
+struct msg_secret_do {
+	uint32_t verb;    /* enum secret_verb */
+	uint32_t sandbox; /* 0: all */
+	uint64_t id;      /* pairs question and answer */
+} __attribute__((packed));
+struct msg_withdraw {
+	uint32_t secret_index;
 } __attribute__((packed));
 
 enum mint_kind { MINT_NONE = 0, MINT_LEAF, MINT_REFUSAL /* for a name outside the table, explain_denials */ };

@@ -95,7 +95,16 @@ static void of_rules(struct statements *ss, const struct pol_dest *d)
 
 static void of_secret(struct statements *ss, const struct pol_secret *s)
 {
-	add(ss, GRANTS, "secret %.*s comes from %s %.*s", DIAG_STR(s->name), s->source == SECRET_SOURCE_ENV ? "the variable" : "the file", DIAG_STR(s->arg));
+	static const char *const sources[SECRET_SOURCES] = { "", "the variable", "the file", "the credential", "Vault's", "the dynamic secret", "the program" };
+	static const char *const tokens[SECRET_TOKENS] = { "", "an OAuth token", "a GitHub App's token", "a service account's token" };
+	const char *more = s->follow ? ", links followed" : "";
+
+	add(ss, GRANTS, "secret %.*s comes from %s %.*s%s", DIAG_STR(s->name), sources[s->source], DIAG_STR(s->arg), more);
+	if (s->token != SECRET_TOKEN_NONE)
+		add(ss, EITHER, "secret %.*s obtains %s", DIAG_STR(s->name), tokens[s->token]);
+	for (unsigned i = 0; i < s->param_n; i++)
+		if (s->params[i].tag != SECRET_PARAM_CA)
+			add(ss, EITHER, "secret %.*s: parameter %u is %.*s", DIAG_STR(s->name), (unsigned)s->params[i].tag, DIAG_STR(s->params[i].text));
 	for (unsigned i = 0; i < s->host_n; i++)
 		add(ss, GRANTS, "secret %.*s may go to %.*s", DIAG_STR(s->name), DIAG_STR(s->hosts[i]));
 }

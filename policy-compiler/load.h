@@ -88,6 +88,10 @@ bool load_time(struct str s, uint64_t *seconds);
 bool load_inject_place_same(const struct pol_inject *a, const struct pol_inject *b);
 bool load_inject_same(const struct pol_inject *a, const struct pol_inject *b);
 void load_name_rules(struct load *l, struct pol_dest *d); /* those that were given no id */
+/* A parameter of a secret; repeated ones keep their order. */
+void load_param(struct load *l, struct pol_secret *s, enum secret_param tag, struct str text);
+/* `oauth2`, `github_app`, `gcp_service_account` of a secret. False: reported. */
+bool load_token(struct load *l, const struct schema_value *v, enum secret_token kind, struct pol_secret *s);
 void load_injects(struct load *l, const struct yaml_node *list, struct pol_dest *proto);
 const char *load_inject_kind(enum inject_kind k); /* as in `as:` */
 bool load_inject_when(const struct pol_inject *in, struct str rule); /* it is for what that rule lets through */
@@ -117,5 +121,8 @@ struct schema_rows load_rows_resource(void);
 struct schema_rows load_rows_sandbox(void);
 struct schema_rows load_rows_secret(void);
 struct schema_rows load_rows_inject(void);
+struct schema_rows load_rows_oauth2(void);
+struct schema_rows load_rows_github_app(void);
+struct schema_rows load_rows_gcp(void);
 struct schema_rows load_rows_test(void);
 #endif

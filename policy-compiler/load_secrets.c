@@ -41,13 +41,28 @@ struct secret_ctx {
 	bool bad;
 };
 
+/* A secret has one source. */
+static void set_source(struct secret_ctx *c, const struct schema_value *v, enum secret_source source, struct str arg)
+{
+	if (c->s.source != SECRET_SOURCE_NONE) {
+		ERROR_AT(c->l, v->key, "a secret has one source: `env`, `file`, `credential`, `vault`, `vault_dynamic` or `exec`");
+		c->bad = true;
+	}
+	c->s.source = source;
+	c->s.arg = arg;
+}
+
+static bool path_ok(struct str s)
+{
+	return s.n < 4096 && s.p[0] == '/' && str_find(s, STR("/../")) < 0 && !str_ends(s, STR("/..")) && !str_ends(s, STR("/"));
+}
+
 static void on_env(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	struct secret_ctx *c = arg;
 
 	(void)row;
-	c->s.source = SECRET_SOURCE_ENV;
-	c->s.arg = v->text;
+	set_source(c, v, SECRET_SOURCE_ENV, v->text);
 	if (load_variable_ok(v->text))
 		return;
 	ERROR_AT(c->l, v->node, "`env` is the name of a variable (A-Z, 0-9, _), not a value");
@@ -59,16 +74,147 @@ static void on_file(void *arg, const struct schema_row *row, const struct schema
 	struct secret_ctx *c = arg;
 
 	(void)row;
-	if (c->s.source != SECRET_SOURCE_NONE) {
-		ERROR_AT(c->l, v->key, "a secret has one source: `env` or `file`");
-		c->bad = true;
-	}
-	c->s.source = SECRET_SOURCE_FILE;
-	c->s.arg = v->text;
-	if (v->text.p[0] == '/' && v->text.n < 4096 && str_find(v->text, STR("/../")) < 0 && !str_ends(v->text, STR("/..")) && !str_ends(v->text, STR("/")))
+	set_source(c, v, SECRET_SOURCE_FILE, v->text);
+	if (path_ok(v->text))
 		return;
 	ERROR_AT(c->l, v->node, "`file` is an absolute path without `..`");
 	c->bad = true;
+}
+
+static void on_follow(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct secret_ctx *c = arg;
+
+	(void)row;
+	c->s.follow = v->truth;
+	if (c->s.source == SECRET_SOURCE_FILE)
+		return;
+	ERROR_AT(c->l, v->key, "`follow` belongs to `file`");
+	c->bad = true;
+}
+
+/* systemd's names of credentials: those of files. */
+static void on_credential(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct secret_ctx *c = arg;
+
+	(void)row;
+	set_source(c, v, SECRET_SOURCE_CREDENTIAL, v->text);
+	if (v->text.n <= 255 && memchr(v->text.p, '/', v->text.n) == NULL && v->text.p[0] != '.')
+		return;
+	ERROR_AT(c->l, v->node, "`credential` is the name of a systemd credential (LoadCredential=NAME:...)");
+	c->bad = true;
+}
+
+/* MOUNT/PATH as the API has it, without /v1/; a path of plain characters, so that it is one path for us, Vault and its policies. */
+static bool vault_path_ok(struct str s)
+{
+	if (s.n > 1024 || s.p[0] == '/' || str_ends(s, STR("/")) || str_find(s, STR("//")) >= 0 || memchr(s.p, '/', s.n) == NULL)
+		return false;
+	for (size_t i = 0; i < s.n; i++) {
+		char c = s.p[i];
+
+		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || memchr("/-_.~:@+=", c, 9) != NULL))
+			return false;
+		if (c == '.' && (i == 0 || s.p[i - 1] == '/') && (i + 1 == s.n || s.p[i + 1] == '/' || s.p[i + 1] == '.'))
+			return false;
+	}
+	return !str_starts(s, STR("sys/")) && !str_starts(s, STR("auth/")) && !str_starts(s, STR("cubbyhole/")) && !str_starts(s, STR("identity/"));
+}
+
+static void vault_source(struct secret_ctx *c, const struct schema_value *v, enum secret_source source)
+{
+	set_source(c, v, source, v->text);
+	if (str_starts(v->text, STR("v1/")) || str_starts(v->text, STR("/v1/")))
+		ERROR_AT(c->l, v->node, "the path is that of the API without its /v1/: %.*s", DIAG_STR(str_mk(v->text.p + (v->text.p[0] == '/' ? 4 : 3), v->text.n - (v->text.p[0] == '/' ? 4 : 3))));
+	else if (!vault_path_ok(v->text))
+		ERROR_AT(c->l, v->node, "a path in Vault is MOUNT/PATH of a secrets engine, as the API has it: secret/data/agents/github (KV v2), kv/agents/github (KV v1), aws/creds/agent");
+	else
+		return;
+	c->bad = true;
+}
+
+static void on_vault(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	vault_source(arg, v, SECRET_SOURCE_VAULT);
+}
+
+static void on_vault_dynamic(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	vault_source(arg, v, SECRET_SOURCE_VAULT_DYNAMIC);
+}
+
+static bool of_vault(const struct secret_ctx *c) { return c->s.source == SECRET_SOURCE_VAULT || c->s.source == SECRET_SOURCE_VAULT_DYNAMIC; }
+
+static void on_vault_field(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct secret_ctx *c = arg;
+
+	(void)row;
+	load_param(c->l, &c->s, SECRET_PARAM_FIELD, v->text);
+	if (of_vault(c) && v->text.n <= 200)
+		return;
+	ERROR_AT(c->l, v->key, "`field` is the name of one field of a secret in `vault` or `vault_dynamic`");
+	c->bad = true;
+}
+
+static void on_refresh(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct secret_ctx *c = arg;
+
+	(void)row;
+	c->s.refresh_s = (uint32_t)(v->number / 1000);
+	if (c->s.source != SECRET_SOURCE_VAULT && c->s.source != SECRET_SOURCE_EXEC)
+		ERROR_AT(c->l, v->key, "`refresh` belongs to `vault` and `exec`: %s", c->s.source == SECRET_SOURCE_VAULT_DYNAMIC ? "a dynamic secret has a lease of its own" : "others are read again when they change");
+	else
+		return;
+	c->bad = true;
+}
+
+static void on_exec(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct secret_ctx *c = arg;
+
+	(void)row;
+	set_source(c, v, SECRET_SOURCE_EXEC, v->n > 0 ? v->items[0]->text : STR("/"));
+	for (unsigned i = 1; i < v->n; i++)
+		load_param(c->l, &c->s, SECRET_PARAM_WORD, v->items[i]->text);
+	if (v->n > 0 && path_ok(c->s.arg))
+		return;
+	ERROR_AT(c->l, v->node, "`exec` is a program's absolute path and its arguments: no shell stands between");
+	c->bad = true;
+}
+
+static void token(void *arg, const struct schema_value *v, enum secret_token kind)
+{
+	struct secret_ctx *c = arg;
+
+	if (c->s.token != SECRET_TOKEN_NONE) {
+		ERROR_AT(c->l, v->key, "one kind of token is obtained with a secret");
+		c->bad = true;
+		return;
+	}
+	c->bad = !load_token(c->l, v, kind, &c->s) || c->bad;
+}
+
+static void on_oauth2(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	token(arg, v, SECRET_TOKEN_OAUTH2);
+}
+
+static void on_github_app(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	token(arg, v, SECRET_TOKEN_GITHUB_APP);
+}
+
+static void on_gcp(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	token(arg, v, SECRET_TOKEN_GCP);
 }
 
 static void on_hosts(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -107,11 +253,16 @@ static const struct schema_row secret_rows[] = {
 	{ "env", SCHEMA_TEXT, false, on_env, NULL, 0, 0 },
 	{ "file", SCHEMA_TEXT, false, on_file, NULL, 0, 0 },
 	{ "hosts", SCHEMA_ONE_OR_MORE, true, on_hosts, "the hosts that it may be sent to", 0, 0 },
-	{ "vault", SCHEMA_LATER, false, NULL, "HashiCorp Vault", 0, 0 },
-	{ "vault_dynamic", SCHEMA_LATER, false, NULL, "HashiCorp Vault", 0, 0 },
-	{ "field", SCHEMA_LATER, false, NULL, "HashiCorp Vault", 0, 0 },
-	{ "refresh", SCHEMA_LATER, false, NULL, "HashiCorp Vault", 0, 0 },
-	{ "exec", SCHEMA_LATER, false, NULL, "values from a program", 0, 0 },
+	{ "credential", SCHEMA_TEXT, false, on_credential, NULL, 0, 0 },
+	{ "vault", SCHEMA_TEXT, false, on_vault, NULL, 0, 0 },
+	{ "vault_dynamic", SCHEMA_TEXT, false, on_vault_dynamic, NULL, 0, 0 },
+	{ "exec", SCHEMA_TEXTS, false, on_exec, NULL, 0, 64 },
+	{ "follow", SCHEMA_BOOL, false, on_follow, NULL, 0, 0 },
+	{ "field", SCHEMA_TEXT, false, on_vault_field, NULL, 0, 0 },
+	{ "refresh", SCHEMA_TIME, false, on_refresh, NULL, 1000, SECRET_REFRESH_MAX_S * 1000ull },
+	{ "oauth2", SCHEMA_MAP, false, on_oauth2, NULL, 0, 0 },
+	{ "github_app", SCHEMA_MAP, false, on_github_app, NULL, 0, 0 },
+	{ "gcp_service_account", SCHEMA_MAP, false, on_gcp, NULL, 0, 0 },
 	{ "scope", SCHEMA_WORD, false, on_scope, "policy|sandbox", 0, 0 },
 	{ "body", SCHEMA_WORD, false, on_body, "record|deny", 0, 0 },
 	{ "capture", SCHEMA_LATER, false, NULL, "capturing", 0, 0 },
@@ -153,7 +304,7 @@ void load_secrets(struct load *l, const struct yaml_node *map)
 		}
 		c.bad = !schema_parse(l->d, v, "a secret", SCHEMA_ROWS(secret_rows), &c) || c.bad;
 		if (!c.bad && c.s.source == SECRET_SOURCE_NONE)
-			ERROR_AT(l, key, "secret `%.*s` has no source: `env: VARIABLE` or `file: /PATH`", DIAG_STR(key->text));
+			ERROR_AT(l, key, "secret `%.*s` has no source: `env: VARIABLE`, `file: /PATH`, `credential: NAME`, `vault: PATH`, `vault_dynamic: PATH` or `exec: [PROGRAM]`", DIAG_STR(key->text));
 		/* kept even when bad: what refers to it needs no second error */
 		c.s.index = p->secret_n;
 		p->secrets[p->secret_n++] = c.s;

@@ -25,9 +25,17 @@ struct pol_secret {
 	struct str *hosts; /* or patterns */
 	unsigned host_n;
 	uint32_t index;
-	bool used;
 	bool scope_sandbox, body_deny; /* of its placeholder */
+	bool used, follow;
+	enum secret_token token;
+	uint32_t refresh_s;
+	struct pol_param *params; /* in the order of their tags */
+	unsigned param_n, param_cap;
 	struct pol_place at;
+};
+struct pol_param {
+	enum secret_param tag;
+	struct str text;
 };
 struct pol_texts { /* patterns, in which GLOB_STAR is any characters */
 	struct str *s;

@@ -430,6 +430,19 @@ static void put_secret(struct record *r, const struct pol_secret *s, uint32_t i)
 	put_u32(&r->value, s->host_n);
 	for (unsigned k = 0; k < s->host_n; k++)
 		put_str(&r->value, s->hosts[k]);
+	put_u8(&r->value, s->follow ? SECRET_FLAG_FOLLOW : 0);
+	put_u8(&r->value, (uint8_t)s->token);
+	put_u32(&r->value, s->refresh_s);
+	put_u32(&r->value, s->param_n);
+	for (unsigned k = 0; k < s->param_n; k++) {
+		put_u8(&r->value, (uint8_t)s->params[k].tag);
+		if (s->params[k].tag == SECRET_PARAM_CA) {
+			put_u32(&r->value, (uint32_t)s->params[k].text.n);
+			buf_adds(&r->value, s->params[k].text);
+		} else {
+			put_str(&r->value, s->params[k].text);
+		}
+	}
 }
 
 /* In key order: header, secrets, sandbox, destinations. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sallyport-proxy: the supervisor (`serve`), the reader of records (`logs`), and, started by the supervisor, a role. */
+/* sallyport-proxy: the supervisor (`serve`), the reader of records (`logs`), questions about secrets (`secret`), and, started by the supervisor, a role. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 static int usage(FILE *f)
 {
-	fprintf(f, "usage: sallyport serve [OPTION...]\n       sallyport logs [OPTION...]\n");
+	fprintf(f, "usage: sallyport serve [OPTION...]\n       sallyport logs [OPTION...]\n       sallyport secret check|revoke|forget [OPTION...]\n");
 	return 2;
 }
 
@@ -35,6 +35,8 @@ int main(int argc, char **argv)
 		return usage(stderr);
 	if (strcmp(argv[1], "serve") == 0)
 		return supervisor_main(argc - 1, argv + 1);
+	if (strcmp(argv[1], "secret") == 0)
+		return secret_main(argc - 1, argv + 1);
 	if (strcmp(argv[1], "logs") == 0)
 		return logs_main(argc - 1, argv + 1);
 	return usage(stderr);

@@ -313,8 +313,8 @@ static const struct act {
 	{ "make a vsock socket", do_vsock, "", "" },
 	{ "make a crypto socket", do_alg, "", "" },
 	{ "make a socket pair", do_socketpair, "", "" },
-	{ "connect a socket it was given", do_connect, "", "D" },
-	{ "re-point a socket it was given", do_repoint, "", "D" },
+	{ "connect a socket it was given", do_connect, "", "DS" },
+	{ "re-point a socket it was given", do_repoint, "", "DS" },
 	{ "bind a socket it was given", do_bind, "", "D" },
 	{ "serve on a TCP port", do_bind_tcp, "", "D" }, /* Landlock refuses its bind; listen would end it */
 	{ "listen on a socket it was given", do_listen, "", "" },
@@ -501,7 +501,7 @@ static void look_at(pid_t pid, const char *title, uid_t uid)
 		status_field(pid, "Groups", v);
 		line(v[0] == 0, "%s has no supplementary group (%s)", title, v);
 		for (size_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++) {
-			bool shared = strcmp(ns[i], "net") == 0 && (strcmp(title, "dialer") == 0 || strcmp(title, "secrets") == 0);
+			bool shared = strcmp(ns[i], "net") == 0 && strcmp(title, "dialer") == 0;
 			ssize_t n, k;
 
 			snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, ns[i]);

@@ -445,11 +445,28 @@ static void put_policy(struct jsonw *w, const struct gateway_register *r, int *f
 	for (unsigned i = 0; i < r->file_n; i++) {
 		jsonw_open(w, '{');
 		jsonw_kz(w, "path", r->files[i].path);
-		jsonw_ku64(w, "fd", *n);
-		fds[(*n)++] = r->files[i].fd;
+		jsonw_ku64(w, "dir", *n);
+		fds[(*n)++] = r->files[i].dir_fd;
+		if (r->files[i].follow) {
+			jsonw_key(w, "follow");
+			jsonw_bool(w, true);
+		}
 		jsonw_close(w, '}');
 	}
 	jsonw_close(w, ']');
+	if (r->vault_address != NULL) {
+		jsonw_kopen(w, "vault", '{');
+		jsonw_kz(w, "address", r->vault_address);
+		if (r->vault_namespace != NULL)
+			jsonw_kz(w, "namespace", r->vault_namespace);
+		if (r->vault_ca_fd >= 0) {
+			jsonw_kopen(w, "ca", '{');
+			jsonw_ku64(w, "fd", *n);
+			fds[(*n)++] = r->vault_ca_fd;
+			jsonw_close(w, '}');
+		}
+		jsonw_close(w, '}');
+	}
 	jsonw_key(w, "explain_denials");
 	jsonw_bool(w, r->explain_denials);
 }
@@ -585,16 +602,17 @@ static void take_policy(struct gateway_register *r, const json_t *o, int *fds, u
 	fds[k] = -1;
 	r->explain_denials = json_is_true(json_object_get(o, "explain_denials"));
 	for (unsigned f = 0; f < r->file_n; f++)
-		close(r->files[f].fd);
+		close(r->files[f].dir_fd);
 	r->file_n = 0;
 	json_array_foreach(files, i, e) {
 		const char *path = json_string_value(json_object_get(e, "path"));
 
-		k = json_integer_value(json_object_get(e, "fd"));
+		k = json_is_integer(json_object_get(e, "dir")) ? json_integer_value(json_object_get(e, "dir")) : -1;
 		if (path == NULL || k < 0 || k >= (json_int_t)n || fds[k] < 0 || r->file_n == GATEWAY_FILES_MAX)
 			continue;
 		r->files[r->file_n].path = arena_strz(&r->mem, str_of(path));
-		r->files[r->file_n++].fd = fds[k];
+		r->files[r->file_n].follow = json_is_true(json_object_get(e, "follow"));
+		r->files[r->file_n++].dir_fd = fds[k];
 		fds[k] = -1;
 	}
 }

@@ -28,8 +28,10 @@ struct gateway_register {
 	int table_fd, env_fd;     /* env_fd -1: none */
 	int boundary_fd;          /* -1: none */
 	bool explain_denials, observe;
-	struct { const char *path; int fd; } files[GATEWAY_FILES_MAX];
+	struct { const char *path; int dir_fd; bool follow; } files[GATEWAY_FILES_MAX];
 	unsigned file_n;
+	const char *vault_address, *vault_namespace; /* the caller's own Vault; NULL: none. Its token is in env */
+	int vault_ca_fd;          /* -1: none */
 	int sockets[NETNS_SOCKETS];
 	pid_t pid;                /* 1 inside */
 };

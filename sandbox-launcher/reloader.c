@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../common/base/must.h"
@@ -22,6 +23,7 @@
 #define PLACES_MAX 512
 #define EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE | IN_ATTRIB)
 #define AGAIN_MS 50
+#define LATELY_S 10 /* reading a policy takes less */
 
 struct place { /* a name in a directory: a file, or a link on the way to one */
 	char *dir, *name;
@@ -36,6 +38,7 @@ struct task {
 	unsigned place_n;
 	uint32_t sandbox;
 	uint8_t digest[TABLE_DIGEST_LEN]; /* in force, as far as we know */
+	int last_watch;      /* numbers ascend */
 	bool due;            /* something has changed */
 };
 
@@ -118,17 +121,33 @@ static int add_all(struct task *t, const struct runpolicy *p, struct err *err)
 	return 0;
 }
 
+static bool changed_lately(const struct place *p)
+{
+	char path[PATH_MAX];
+	struct timespec now;
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", p->dir, p->name);
+	clock_gettime(CLOCK_REALTIME, &now);
+	return lstat(path, &st) == 0 && st.st_ctim.tv_sec > now.tv_sec - LATELY_S;
+}
+
+/*
+ * A folder that is watched already stays so: what changes while the policy is read is looked at afterwards. In one that is new a
+ * file may have changed between being read and now: if it did lately, all is looked at once more.
+ */
 static void watch_all(struct task *t)
 {
-	int fresh = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	int first = t->last_watch + 1;
 
-	if (fresh < 0)
-		return; /* the old watches stay */
-	if (t->inotify_fd >= 0)
-		close(t->inotify_fd);
-	t->inotify_fd = fresh;
-	for (unsigned i = 0; i < t->place_n; i++)
-		t->places[i].watch = inotify_add_watch(fresh, t->places[i].dir, EVENTS | IN_ONLYDIR | IN_MASK_ADD);
+	if (t->inotify_fd < 0)
+		t->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	for (unsigned i = 0; i < t->place_n; i++) {
+		t->places[i].watch = inotify_add_watch(t->inotify_fd, t->places[i].dir, EVENTS | IN_ONLYDIR);
+		if (t->places[i].watch > t->last_watch)
+			t->last_watch = t->places[i].watch;
+		t->due = t->due || (t->places[i].watch >= first && changed_lately(&t->places[i]));
+	}
 }
 
 static void on_change(struct task *t)
@@ -157,13 +176,14 @@ static void on_change(struct task *t)
 static int tell(struct task *t, const struct runpolicy *p, const char *failed, uint32_t *generation, struct err *err)
 {
 	struct gateway g = *t->found;
-	struct gateway_register r = { .table_fd = p->table_fd, .env_fd = -1, .boundary_fd = -1, .explain_denials = p->explain_denials };
+	struct gateway_register r = { .table_fd = p->table_fd, .env_fd = -1, .boundary_fd = -1, .vault_ca_fd = -1, .explain_denials = p->explain_denials };
 	bool again = true;
 	int ret = -1;
 
 	for (unsigned i = 0; i < p->file_n; i++) {
 		r.files[i].path = p->files[i].path;
-		r.files[i].fd = p->files[i].fd;
+		r.files[i].dir_fd = p->files[i].dir_fd;
+		r.files[i].follow = p->files[i].follow;
 	}
 	r.file_n = p->file_n;
 	g.fd = -1;
@@ -196,7 +216,7 @@ static void reload(struct task *t)
 	if (named != NULL)
 		named = realpath(named, real);
 	if (t->place != NULL && named == NULL) {
-		*p = (struct runpolicy){ .table_fd = -1 };
+		*p = (struct runpolicy){ .table_fd = -1, .vault_ca_fd = -1 };
 		err_errno(&err, "cannot find the policy %s", t->place);
 	} else {
 		runpolicy_load(p, t->found, named, t->plan->cwd, &err);
@@ -342,7 +362,7 @@ int reload_main(int argc, char **argv)
 {
 	static struct gateway g;
 	static struct runpolicy p;
-	struct gateway_register r = { .env_fd = -1, .boundary_fd = -1 };
+	struct gateway_register r = { .env_fd = -1, .boundary_fd = -1, .vault_ca_fd = -1 };
 	struct err err = ERR_INIT;
 	const char *state = NULL, *socket = NULL, *file = NULL;
 	uint32_t generation = 0;
@@ -371,7 +391,8 @@ int reload_main(int argc, char **argv)
 	r.explain_denials = p.explain_denials;
 	for (unsigned i = 0; i < p.file_n; i++) {
 		r.files[i].path = p.files[i].path;
-		r.files[i].fd = p.files[i].fd;
+		r.files[i].dir_fd = p.files[i].dir_fd;
+		r.files[i].follow = p.files[i].follow;
 	}
 	r.file_n = p.file_n;
 	if (gateway_reload(&g, &r, 0, NULL, &generation, &again, &err) < 0)

@@ -216,7 +216,7 @@ static void gather_secrets(struct run *r, struct plan_secrets *s)
 	else if (home != NULL && home[0] == '/' && snprintf(path, sizeof(path), "%s/.config/sallyport", home) < (int)sizeof(path))
 		add_path(s, &r->plan, path);
 	for (unsigned i = 0; i < r->policy.file_n; i++)
-		add_path(s, &r->plan, r->policy.files[i].path);
+		add_path(s, &r->plan, r->policy.files[i].place);
 	if (r->policy.file != NULL)
 		s->policies[s->policies_n++] = r->policy.file;
 	s->program_dir = r->gateway.program_dir;
@@ -383,8 +383,12 @@ static int register_sandbox(struct run *r, int *environment, struct err *err)
 	memcpy(g->sockets, r->monitor.sockets, sizeof(g->sockets));
 	for (unsigned i = 0; i < r->policy.file_n; i++) {
 		g->files[i].path = r->policy.files[i].path;
-		g->files[i].fd = r->policy.files[i].fd;
+		g->files[i].dir_fd = r->policy.files[i].dir_fd;
+		g->files[i].follow = r->policy.files[i].follow;
 	}
+	g->vault_address = r->policy.vault_address;
+	g->vault_namespace = r->policy.vault_namespace;
+	g->vault_ca_fd = r->policy.vault_ca_fd;
 	g->file_n = r->policy.file_n;
 	*environment = -1;
 	ret = gateway_register(&r->gateway, g, &r->sandbox, &placeholders, &again, err);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "../common/policy/sandbox_spec.h"
-#include "idmap.h"
+#include "../common/sys/pathcheck.h"
 
 #define TABLE_MAX (1u << 30)
 
@@ -293,10 +293,53 @@ static int take_spec(struct runpolicy *r, struct err *err)
 	return 0;
 }
 
+static const char *joined(struct runpolicy *r, const char *a, struct str name)
+{
+	struct buf b = { 0 };
+	const char *s;
+
+	buf_addz(&b, a);
+	buf_adds(&b, name);
+	s = text(r, buf_str(&b));
+	buf_fini(&b);
+	return s;
+}
+
+/* A systemd credential is the caller's: of the unit that `sallyport run` is in. */
+static int take_credential(struct runpolicy *r, struct str name, struct err *err)
+{
+	const char *dir = getenv("CREDENTIALS_DIRECTORY");
+
+	if (dir == NULL || dir[0] != '/')
+		return err_set(err, ENOENT, "secret credential %.*s: CREDENTIALS_DIRECTORY is not set: this is no unit with systemd credentials", (int)name.n, name.p);
+	r->files[r->file_n].path = joined(r, "credential:", name);
+	r->files[r->file_n].place = joined(r, joined(r, dir, STR("/")), name);
+	return 0;
+}
+
+/* The caller's own Vault, for a gateway that has none configured: as the vault command has it. */
+static int take_vault(struct runpolicy *r, struct err *err)
+{
+	const char *address = getenv("VAULT_ADDR"), *ns = getenv("VAULT_NAMESPACE"), *ca = getenv("VAULT_CACERT");
+
+	if (address == NULL || address[0] == 0)
+		return 0;
+	if (r->env.source_n == PLAN_PATHS_MAX)
+		return err_set(err, E2BIG, "the policy has more than %d secrets from the environment", PLAN_PATHS_MAX);
+	r->env.source[r->env.source_n++] = "VAULT_TOKEN";
+	r->vault_address = text(r, str_of(address));
+	r->vault_namespace = ns != NULL && ns[0] ? text(r, str_of(ns)) : NULL;
+	if (ca == NULL || ca[0] == 0)
+		return 0;
+	r->vault_ca_fd = open(ca, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	return r->vault_ca_fd < 0 ? err_errno(err, "VAULT_CACERT: cannot open %s", ca) : 0;
+}
+
 static int take_secrets(struct runpolicy *r, struct err *err)
 {
 	struct environ_secrets *e = &r->env;
 	struct secret_decl d;
+	bool vault = false;
 
 	for (unsigned i = 0; i < table_secret_count(r->table); i++) {
 		if (!table_secret(r->table, i, &d))
@@ -305,14 +348,21 @@ static int take_secrets(struct runpolicy *r, struct err *err)
 			if (e->source_n == PLAN_PATHS_MAX)
 				return err_set(err, E2BIG, "the policy has more than %d secrets from the environment", PLAN_PATHS_MAX);
 			e->source[e->source_n++] = text(r, d.arg);
-		} else if (d.source == SECRET_SOURCE_FILE) {
+		} else if (d.source == SECRET_SOURCE_FILE || d.source == SECRET_SOURCE_CREDENTIAL) {
 			if (r->file_n == GATEWAY_FILES_MAX)
 				return err_set(err, E2BIG, "the policy has more than %d secrets from files", GATEWAY_FILES_MAX);
-			r->files[r->file_n].path = text(r, d.arg);
-			r->files[r->file_n++].fd = -1;
+			if (d.source == SECRET_SOURCE_CREDENTIAL && take_credential(r, d.arg, err) < 0)
+				return -1;
+			if (d.source == SECRET_SOURCE_FILE)
+				r->files[r->file_n].path = r->files[r->file_n].place = text(r, d.arg);
+			r->files[r->file_n].follow = d.follow;
+			r->files[r->file_n].dir_fd = -1;
+			r->file_n++;
+		} else if (d.source == SECRET_SOURCE_VAULT || d.source == SECRET_SOURCE_VAULT_DYNAMIC) {
+			vault = true;
 		}
 	}
-	return 0;
+	return vault ? take_vault(r, err) : 0;
 }
 
 static bool take_inject(void *arg, const struct inject *in)
@@ -351,10 +401,12 @@ void runpolicy_free(struct runpolicy *r)
 	if (r->table_fd >= 0)
 		close(r->table_fd);
 	for (unsigned i = 0; i < r->file_n; i++)
-		if (r->files[i].fd >= 0)
-			close(r->files[i].fd);
+		if (r->files[i].dir_fd >= 0)
+			close(r->files[i].dir_fd);
+	if (r->vault_ca_fd >= 0)
+		close(r->vault_ca_fd);
 	arena_fini(&r->mem);
-	*r = (struct runpolicy){ .table_fd = -1 };
+	*r = (struct runpolicy){ .table_fd = -1, .vault_ca_fd = -1 };
 }
 
 int runpolicy_boundary(const struct gateway *g, const char *file, int *fd, struct err *err)
@@ -373,7 +425,7 @@ int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *nam
 	char path[PATH_MAX + 32];
 	struct stat st;
 
-	*r = (struct runpolicy){ .table_fd = -1 };
+	*r = (struct runpolicy){ .table_fd = -1, .vault_ca_fd = -1 };
 	if (named != NULL) {
 		r->file = text(r, str_of(named));
 	} else {
@@ -391,45 +443,21 @@ int runpolicy_load(struct runpolicy *r, const struct gateway *g, const char *nam
 	return finish_load(r, g, err);
 }
 
-/* Nobody else may have been able to put the file, or a folder above it, there. */
-static int trustworthy(const char *path, struct err *err)
-{
-	char part[PATH_MAX];
-	size_t n = strlen(path);
-	struct stat st;
-
-	if (n >= sizeof(part) || path[0] != '/')
-		return err_set(err, EINVAL, "secret file %s: not an absolute path", path);
-	for (size_t i = 1; i <= n; i++) {
-		bool last = i == n;
-
-		if (path[i] != '/' && !last)
-			continue;
-		memcpy(part, path, i);
-		part[i] = 0;
-		if (lstat(part, &st) != 0)
-			return err_errno(err, "secret file %s", part);
-		if (S_ISLNK(st.st_mode))
-			return err_set(err, ELOOP, "secret file %s: %s is a symbolic link; name the real path", path, part);
-		if (st.st_uid != 0 && st.st_uid != geteuid())
-			return err_set(err, EPERM, "secret file %s: %s belongs to somebody else (uid %u)", path, part, (unsigned)st.st_uid);
-		/* In a sticky directory (/tmp) only the owner can replace an entry. */
-		if ((st.st_mode & 022) && (last || !(st.st_mode & S_ISVTX)))
-			return err_set(err, EPERM, "secret file %s: others can write %s; chmod go-w it", path, part);
-	}
-	return S_ISREG(st.st_mode) ? 0 : err_set(err, EINVAL, "secret file %s is not a regular file", path);
-}
-
 int runpolicy_open_files(struct runpolicy *r, struct err *err)
 {
 	for (unsigned i = 0; i < r->file_n; i++) {
-		struct err why = ERR_INIT;
+		const char *path = r->files[i].place, *dir, *slash;
+		int fd = path_open_trusted(path, r->files[i].follow, "secret file", err);
 
-		if (trustworthy(r->files[i].path, err) < 0)
+		if (fd < 0)
 			return -1;
-		r->files[i].fd = idmap_open(r->files[i].path, O_RDONLY | O_NOFOLLOW, &why);
-		if (r->files[i].fd < 0)
-			return err_set(err, why.code, "secret file: %s", why.text);
+		close(fd);
+		/* the folder and not the file: when the file is replaced, the gateway finds the new one */
+		slash = strrchr(path, '/');
+		dir = slash == path ? "/" : arena_strz(&r->mem, str_mk(path, (size_t)(slash - path)));
+		r->files[i].dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC | (r->files[i].follow ? 0 : O_NOFOLLOW));
+		if (r->files[i].dir_fd < 0)
+			return err_errno(err, "secret file: cannot open the folder %s", dir);
 	}
 	return 0;
 }

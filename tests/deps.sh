@@ -8,7 +8,7 @@
 # Of the clients nothing is required: what cannot be had is left out, with the reason in build/clients/NAME.skip, where the
 # tests find it and --check takes it for done; without --check it is tried again.
 set -eu
-core="build-essential pkg-config libssl-dev libnghttp2-dev libc-ares-dev libpcre2-dev libyaml-dev liblmdb-dev libseccomp-dev libcmocka-dev
+core="build-essential pkg-config libssl-dev libcurl4-openssl-dev libnghttp2-dev libc-ares-dev libpcre2-dev libyaml-dev liblmdb-dev libseccomp-dev libcmocka-dev
  libjansson-dev zlib1g-dev libbrotli-dev libzstd-dev libidn2-dev libpsl-dev nginx-light fcgiwrap git curl nghttp2-client python3 python3-h2 python3-brotli python3-zstandard python3-jsonschema python3-yaml libnss3-tools openssl ca-certificates iproute2 procps util-linux passwd"
 bench="haproxy squid-openssl"
 lint="cppcheck mandoc"

@@ -287,6 +287,12 @@ static bool consume(struct match *m, struct str path, uint32_t *stayed)
 	}
 }
 
+/* No rule at all: of most destinations the deny trie is so. */
+static bool empty_trie(const uint8_t *root)
+{
+	return (le32(root + NODE_SLOT_N) | le32(root + NODE_PART_N) | le32(root + NODE_ACCEPT_N) | le32(root + NODE_STAR) | le32(root + NODE_DOUBLE_STAR)) == 0;
+}
+
 bool dest_value_match(const struct dest_value *d, unsigned root, struct str path, bool (*fn)(void *arg, uint32_t rule), void *arg)
 {
 	struct match m = { .d = d, .deny = root == ROOT_DENY };
@@ -296,6 +302,8 @@ bool dest_value_match(const struct dest_value *d, unsigned root, struct str path
 
 	if (node == NULL)
 		return false;
+	if (empty_trie(node))
+		return true;
 	if (path.n == 0 || path.p[0] != '/') { /* "*" of OPTIONS: no pattern of paths covers it */
 		child = literal_child(d, node, path, segment_hash(path, false), false);
 		return child == 0 || accept(d, child, fn, arg, &go_on);

@@ -11,7 +11,8 @@
  *                            behind the wildcard, u8 flags, u64 bit i: there are "pre*" with a literal of i characters,
  *                            bit 0: "*" }, u32 n x { u8 scheme, u16 port } in order, each once: what destinations there
  *                            are for
- *   "\1" u32be index         secret: u8 source, str name, str argument, u32 n x str host (a pattern: host_pattern.h)
+ *   "\1" u32be index         secret: u8 source, str name, str argument, u32 n x str host (a pattern: host_pattern.h), u8 flags,
+ *                            u8 token, u32 refresh_s, u32 n x { u8 tag, str } (of certificates u32 length and DER): secret_param.h
  *   "\2"                     sandbox section: u32 n x { str key, str value } ("filesystem.write" ".", ...)
  *   "\3" u8 scheme u16be port reversed-labels    destination: see below. Of a wildcard its own label is the last: "test.a.*"
  *
@@ -31,6 +32,7 @@
 #define TABLE_DEST_MAX 1000000u
 #define TABLE_SECRET_MAX 10000u
 enum { TABLE_FLAG_EXPLAIN = 1 };
+enum { SECRET_FLAG_FOLLOW = 1, SECRET_FLAGS_ALL = 1 };
 /* Of a label depth: some "**" is there; some wildcard there has deny rules. */
 enum { WILD_DOUBLE = 1, WILD_DENY = 2, WILD_FLAGS_ALL = 3 };
 #define WILD_DEPTHS 126 /* labels that can stand behind a wildcard: 253 octets hold 127 labels */

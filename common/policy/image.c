@@ -313,6 +313,19 @@ out:
 
 /* --- writing ------------------------------------------------------------------------------------------------------- */
 
+/* What follows a value in the last page of its overflow run: liblmdb takes pages from its own free list without clearing them. */
+static void clear_behind(uint8_t *p, size_t n, const uint8_t *node, size_t key_n)
+{
+	uint64_t run = le64(node + NODE_HDR + key_n), pages;
+	size_t used = PAGE_HDR + (size_t)le32(node);
+
+	if (run >= n / PAGE)
+		return;
+	pages = le32(p + run * PAGE + 12);
+	if (pages <= n / PAGE - run && used <= pages * PAGE)
+		memset(p + run * PAGE + used, 0, pages * PAGE - used);
+}
+
 void image_normalise(uint8_t *p, size_t n)
 {
 	uint64_t size = n;
@@ -335,6 +348,8 @@ void image_normalise(uint8_t *p, size_t n)
 			for (size_t i = 0; i < (lower - PAGE_HDR) / 2; i++) {
 				size_t off = le16(page + PAGE_HDR + 2 * i), used = NODE_HDR + le16(page + off + 6);
 
+				if (kind == P_LEAF && le16(page + off + 4) & F_BIGDATA)
+					clear_behind(p, n, page + off, le16(page + off + 6));
 				if (kind == P_LEAF)
 					used += le16(page + off + 4) & F_BIGDATA ? 8 : le32(page + off);
 				if (used % 2 != 0)

@@ -34,6 +34,7 @@ struct table {
 	struct header h;
 	struct port_entry *ports;
 	uint32_t port_n;
+	bool wild_denies; /* some wildcard has deny rules */
 	uint8_t port_bits[65536 / 8];
 	struct numbered *dests;
 	struct regexes *regexes;
@@ -91,7 +92,7 @@ bool table_load_header(struct str v, struct header *h)
 bool table_load_secret(struct str v, struct secret_decl *s, struct cursor *hosts)
 {
 	struct cursor c = cursor_on(v);
-	uint8_t source = get_u8(&c);
+	uint8_t source = get_u8(&c), flags, token;
 
 	*s = (struct secret_decl){ .source = SECRET_SOURCE_NONE };
 	s->name = get_str(&c);
@@ -99,9 +100,16 @@ bool table_load_secret(struct str v, struct secret_decl *s, struct cursor *hosts
 	*hosts = c;
 	for (uint32_t n = get_u32(&c); n > 0 && !c.bad; n--)
 		get_str(&c);
-	if (c.bad || c.at != c.n || (source != SECRET_SOURCE_ENV && source != SECRET_SOURCE_FILE) || s->name.n == 0 || s->arg.n == 0 || memchr(s->arg.p, 0, s->arg.n) != NULL)
+	flags = get_u8(&c);
+	token = get_u8(&c);
+	s->refresh_s = get_u32(&c);
+	if (!secret_params_load(&c, &s->params) || c.bad || c.at != c.n || source == SECRET_SOURCE_NONE || source >= SECRET_SOURCES || token >= SECRET_TOKENS || (flags & ~SECRET_FLAGS_ALL) != 0)
+		return false;
+	if (s->name.n == 0 || s->arg.n == 0 || memchr(s->arg.p, 0, s->arg.n) != NULL || s->refresh_s > SECRET_REFRESH_MAX_S || (token != SECRET_TOKEN_NONE) != (secret_param(&s->params, SECRET_PARAM_URL, 0).n > 0))
 		return false;
 	s->source = source;
+	s->token = token;
+	s->follow = (flags & SECRET_FLAG_FOLLOW) != 0;
 	return true;
 }
 
@@ -153,6 +161,8 @@ int table_open(struct table **out, int fd, struct err *err)
 	}
 	if (load_ports(t, err) < 0)
 		goto fail;
+	for (unsigned i = 0; i < t->h.wild_n; i++)
+		t->wild_denies = t->wild_denies || (t->h.wild[i].flags & WILD_DENY) != 0;
 	t->dests = must_calloc(1, sizeof(*t->dests));
 	t->regexes = regexes_new();
 	*out = t;
@@ -404,20 +414,40 @@ int table_broader_each(const struct table *t, const struct dest *d, enum scheme 
 	struct broader b = { d, fn, arg, false };
 	struct search s;
 
-	if (t->h.wild_n == 0 || !search_init(&s, t, scheme, host, port))
+	if (!t->wild_denies || !search_init(&s, t, scheme, host, port))
 		return 0;
 	return search_each(&s, true, on_broader, &b) < 0 || b.damaged ? -1 : 0;
 }
 
-bool table_host_known(const struct table *t, struct str host)
+/* On some port there is a destination for the host that fn finds. */
+static bool any_dest(const struct table *t, struct str host, bool (*fn)(enum scheme scheme, const struct dest *d))
 {
 	struct dest d;
 
 	for (uint32_t i = 0; i < t->port_n; i++)
-		if (table_find(t, t->ports[i].scheme, host, t->ports[i].port, &d) == 1)
+		if (table_find(t, t->ports[i].scheme, host, t->ports[i].port, &d) == 1 && fn(t->ports[i].scheme, &d))
 			return true;
 	return false;
 }
+
+static bool is_any(enum scheme scheme, const struct dest *d)
+{
+	(void)scheme;
+	(void)d;
+	return true;
+}
+
+static bool is_intercepted(enum scheme scheme, const struct dest *d) { return scheme == SCHEME_HTTPS && !d->tunnel; }
+
+static bool is_tunnel(enum scheme scheme, const struct dest *d)
+{
+	(void)scheme;
+	return d->tunnel;
+}
+
+bool table_host_known(const struct table *t, struct str host) { return any_dest(t, host, is_any); }
+bool table_host_intercepted(const struct table *t, struct str host) { return any_dest(t, host, is_intercepted); }
+bool table_host_tunnelled(const struct table *t, struct str host) { return any_dest(t, host, is_tunnel); }
 
 static bool take_value(void *arg, struct str key, struct str value, struct err *err)
 {

@@ -7,8 +7,10 @@
  */
 #include "../base/err.h"
 #include "facts.h"
+#include "secret_param.h"
 
 #define TABLE_DIGEST_LEN 32
+#define SECRET_REFRESH_MAX_S 86400u
 struct table;
 
 /*
@@ -99,6 +101,9 @@ int table_find(const struct table *t, enum scheme scheme, struct str host, uint1
 int table_broader_each(const struct table *t, const struct dest *d, enum scheme scheme, struct str host, uint16_t port, bool (*fn)(void *arg, const struct dest *broader), void *arg);
 /* Whether any destination has this host or stands for it, on whatever port and scheme: what DNS inside needs. */
 bool table_host_known(const struct table *t, struct str host);
+/* Whether on some port a destination that decides for this host has its TLS opened; whether on some port octets pass unread. */
+bool table_host_intercepted(const struct table *t, struct str host);
+bool table_host_tunnelled(const struct table *t, struct str host);
 /* Whether any destination at all has this port: else a transparent connection is reset at accept. */
 bool table_port_known(const struct table *t, uint16_t port);
 bool table_port_speaks(const struct table *t, enum scheme scheme, uint16_t port); /* with this scheme */
@@ -124,12 +129,18 @@ bool dest_place(const struct dest *d, unsigned i, struct str *place);
 const uint8_t *dest_pin(const struct dest *d, unsigned i);
 
 /* Secrets. */
-enum secret_source { SECRET_SOURCE_NONE = 0, SECRET_SOURCE_ENV, SECRET_SOURCE_FILE };
+enum secret_source { SECRET_SOURCE_NONE = 0, SECRET_SOURCE_ENV, SECRET_SOURCE_FILE, SECRET_SOURCE_CREDENTIAL, SECRET_SOURCE_VAULT, SECRET_SOURCE_VAULT_DYNAMIC, SECRET_SOURCE_EXEC, SECRET_SOURCES };
+/* What is obtained with the source's value, and released in its place: an access token. */
+enum secret_token { SECRET_TOKEN_NONE = 0, SECRET_TOKEN_OAUTH2, SECRET_TOKEN_GITHUB_APP, SECRET_TOKEN_GCP, SECRET_TOKENS };
 struct secret_decl {
 	struct str name;
 	enum secret_source source;
-	struct str arg;      /* variable name, or absolute path */
+	struct str arg;      /* variable name, absolute path of a file or program, name of a credential, path in Vault */
 	uint32_t index;
+	enum secret_token token;
+	bool follow;         /* file: links on the way are followed */
+	uint32_t refresh_s;  /* how old a value of Vault or a program may become; 0: the default */
+	struct secret_params params;
 };
 unsigned table_secret_count(const struct table *t);
 bool table_secret(const struct table *t, unsigned i, struct secret_decl *out);

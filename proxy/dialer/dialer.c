@@ -8,6 +8,9 @@
  *                dialled is the very address that was vetted
  *   connecting   one after the other, each with a head start of 250 ms (RFC 8305, without its address sorting)
  *
+ * secrets has connections of its own, to Vault and to token end-points; where those may lead stands in what the operator
+ * said (SOURCES) or in a sandbox's table, never in the question: source.c.
+ *
  * The first connected socket is handed over and forgotten. No octet of a request is ever seen here.
  *
  * With a proxy behind the gateway (parent.h) nothing else is ever connected to: candidates are vetted as above, and then asked
@@ -51,6 +54,7 @@ struct dial {
 	uint32_t generation;
 	uint16_t port;           /* that is dialled */
 	struct dest dest;
+	const struct source *source; /* a connection of secrets: where to, in place of dest. NULL: a worker's */
 	struct lookup *lookup;
 	bool complete, partial;  /* all candidates are known; some were dialled before all were known */
 	struct ip refused;       /* the first that was refused, family 0: none */
@@ -82,8 +86,10 @@ struct sandbox { /* served.data */
 };
 struct dialer {
 	struct loop *loop;
-	struct ipc *sup;
+	struct ipc *sup, *secrets;
 	struct served_set served;
+	struct served own;      /* whose are the connections of secrets */
+	struct sources *sources;
 	struct resolver *resolver;
 	struct local *local;
 	struct parent parent;
@@ -131,9 +137,17 @@ static void dial_free(struct dial *d)
 	*d->prev = d->next;
 	if (d->next != NULL)
 		d->next->prev = d->prev;
-	if (b->n-- == DIAL_OUTSTANDING)
+	if (b->n-- == DIAL_OUTSTANDING && d->source == NULL)
 		served_hold(d->s, false);
+	source_free(d->source);
 	loop_defer(the_dialer.loop, free_later, d);
+}
+
+static bool tell(struct dial *d, const struct msg_dialed *a, const char *cause, int fd)
+{
+	if (d->source == NULL)
+		return served_answer(d->s, MSG_DIALED, d->generation, d->id, a, sizeof(*a), cause, strlen(cause), fd);
+	return the_dialer.secrets != NULL && ipc_send2(the_dialer.secrets, MSG_DIALED_SOURCE, d->generation, d->id, a, sizeof(*a), cause, strlen(cause), &fd, fd >= 0 ? 1 : 0);
 }
 
 static void finish(struct dial *d, enum dial_status status, int fd, const char *cause)
@@ -155,11 +169,11 @@ static void finish(struct dial *d, enum dial_status status, int fd, const char *
 	memcpy(a.addr, d->last.b, sizeof(a.addr));
 	a.dns_us = (uint32_t)(d->dns_us > UINT32_MAX ? UINT32_MAX : d->dns_us);
 	a.connect_us = d->connect_start_us ? (uint32_t)(now - d->connect_start_us) : 0;
-	if (!served_answer(d->s, MSG_DIALED, d->generation, d->id, &a, sizeof(a), cause, strlen(cause), fd) && fd >= 0) {
+	if (!tell(d, &a, cause, fd) && fd >= 0) {
 		/* the socket cannot be handed over (no descriptors left): the worker must not wait for it */
 		a.status = DIAL_FAILED;
 		cause = "the gateway has no descriptors left to connect";
-		served_answer(d->s, MSG_DIALED, d->generation, d->id, &a, sizeof(a), cause, strlen(cause), -1);
+		tell(d, &a, cause, -1);
 	}
 	dial_free(d);
 }
@@ -484,10 +498,11 @@ static void on_deadline(struct timer *t)
 static bool vetted(struct dial *d, const struct ip *a)
 {
 	const char *why = "";
-	bool ok = dest_address_ok(&d->dest, a, &why);
+	bool ok = d->source != NULL ? source_address_ok(d->source, a, &why) : dest_address_ok(&d->dest, a, &why);
+	bool listed = d->source != NULL ? source_addresses_listed(d->source) : dest_addresses_listed(&d->dest);
 
 	/* `addresses` names what is wanted, ours included; without it, nothing near us is */
-	if (ok && !dest_addresses_listed(&d->dest) && local_refuses(the_dialer.local, a, &why))
+	if (ok && !listed && local_refuses(the_dialer.local, a, &why))
 		ok = false;
 	if (!ok && d->refused.family == 0) {
 		d->refused = *a;
@@ -573,20 +588,15 @@ static void on_lookup(void *arg, const struct answer *a)
 
 /* --- questions ----------------------------------------------------------------------------------------------------- */
 
-static void dial(struct served *s, const struct ipc_msg *m)
+static struct dial *dial_new(struct served *s, const struct ipc_msg *m, uint16_t port)
 {
-	const struct msg_dial *q = (const void *)m->data;
-	struct str host = str_mk(m->data + sizeof(*q), m->len - sizeof(*q));
-	const struct table *t = served_table(s, m->generation);
 	struct sandbox *b = sandbox_of(s);
 	struct dial *d = must_calloc(1, sizeof(*d));
-	struct canon_host h = { 0 };
-	int found;
 
 	d->s = s;
 	d->id = m->id;
 	d->generation = m->generation;
-	d->port = q->port;
+	d->port = port;
 	d->proxy_fd = -1;
 	d->start_us = clock_mono_us();
 	d->last_errno = EHOSTUNREACH;
@@ -595,7 +605,46 @@ static void dial(struct served *s, const struct ipc_msg *m)
 	if (b->dials != NULL)
 		b->dials->prev = &d->next;
 	b->dials = d;
-	if (++b->n == DIAL_OUTSTANDING)
+	return d;
+}
+
+/* To one address, or to those of a name. connect_port 0: as it is. listed: only to certain addresses. */
+static void go(struct dial *d, const struct ip *literal, uint16_t connect_port, const struct canon_host *host, bool listed)
+{
+	timer_start(the_dialer.loop, &d->deadline, DIAL_DNS_MS, on_deadline);
+	if (literal == NULL && the_dialer.parent.resolves && listed) {
+		finish(d, DIAL_ADDRESS_DENIED, -1, "the policy lists `addresses`, which cannot be kept while the upstream proxy resolves names");
+		return;
+	}
+	if (literal == NULL && the_dialer.parent.resolves) {
+		d->host = *host;
+		by_parent(d);
+		return;
+	}
+	if (literal == NULL) {
+		d->lookup = resolver_lookup(the_dialer.resolver, d->s->id, str_mk(host->text, host->len), on_lookup, d);
+		return;
+	}
+	d->complete = true;
+	if (connect_port != 0)
+		d->port = connect_port;
+	add_candidate(d, literal);
+	if (d->cand_n == 0)
+		fail(d);
+	else
+		connect_now(d);
+}
+
+static void dial(struct served *s, const struct ipc_msg *m)
+{
+	const struct msg_dial *q = (const void *)m->data;
+	struct str host = str_mk(m->data + sizeof(*q), m->len - sizeof(*q));
+	const struct table *t = served_table(s, m->generation);
+	struct dial *d = dial_new(s, m, q->port);
+	struct canon_host h = { 0 };
+	int found;
+
+	if (++sandbox_of(s)->n == DIAL_OUTSTANDING)
 		served_hold(s, true);
 
 	/* policy before DNS */
@@ -604,28 +653,61 @@ static void dial(struct served *s, const struct ipc_msg *m)
 		finish(d, DIAL_DENIED, -1, found < 0 ? "the table is damaged" : t == NULL ? "the policy is not known here" : "no destination of the policy");
 		return;
 	}
-	timer_start(the_dialer.loop, &d->deadline, DIAL_DNS_MS, on_deadline);
-	if (d->dest.connect_ip.family != 0 || h.ip.family != 0) {
-		d->complete = true;
-		if (d->dest.connect_ip.family != 0 && d->dest.connect_port != 0)
-			d->port = d->dest.connect_port;
-		add_candidate(d, d->dest.connect_ip.family != 0 ? &d->dest.connect_ip : &h.ip);
-		if (d->cand_n == 0)
-			fail(d);
-		else
-			connect_now(d);
+	if (d->dest.connect_ip.family != 0)
+		go(d, &d->dest.connect_ip, d->dest.connect_port, &h, true);
+	else
+		go(d, h.ip.family != 0 ? &h.ip : NULL, 0, &h, dest_addresses_listed(&d->dest));
+}
+
+/* For secrets. Its table, when a sandbox's end-point is meant, is one that this sandbox has now. */
+static void dial_source(struct dialer *r, const struct ipc_msg *m)
+{
+	const struct msg_dial_source *q = (const void *)m->data;
+	struct dial *d = dial_new(&r->own, m, 0);
+	struct served *s = r->served.head;
+	struct source *source;
+
+	sandbox_of(&r->own)->n++;
+	while (s != NULL && s->id != q->sandbox)
+		s = s->next;
+	source = source_new(r->sources, q, s != NULL ? served_table(s, m->generation) : NULL);
+	d->source = source;
+	if (!source->found) {
+		finish(d, DIAL_DENIED, -1, "no source of the configuration or of the policy leads there");
 		return;
 	}
-	if (the_dialer.parent.resolves) {
-		if (dest_addresses_listed(&d->dest)) {
-			finish(d, DIAL_ADDRESS_DENIED, -1, "the policy lists `addresses`, which cannot be kept while the upstream proxy resolves names");
-			return;
-		}
-		d->host = h;
-		by_parent(d);
+	d->port = source->to.port;
+	if (source->connect_ip.family != 0)
+		go(d, &source->connect_ip, source->connect_port, &source->to.host, true);
+	else
+		go(d, source->to.host.ip.family != 0 ? &source->to.host.ip : NULL, 0, &source->to.host, source->address_n > 0);
+}
+
+static void on_secrets(struct ipc *c, const struct ipc_msg *m)
+{
+	struct dialer *r = ipc_arg(c);
+
+	if (m != NULL && m->type == MSG_DIAL_SOURCE) {
+		dial_source(r, m);
 		return;
 	}
-	d->lookup = resolver_lookup(the_dialer.resolver, s->id, host, on_lookup, d);
+	if (m != NULL)
+		return;
+	if (r->secrets == c)
+		r->secrets = NULL;
+	ipc_free(c);
+}
+
+static void take_secrets(struct dialer *r, struct ipc_msg *m)
+{
+	if (m->fd_n != 1 || ((const struct msg_peer *)(const void *)m->data)->role != ROLE_SECRETS)
+		return;
+	if (r->secrets != NULL)
+		ipc_free(r->secrets);
+	while (sandbox_of(&r->own)->dials != NULL)
+		dial_free(sandbox_of(&r->own)->dials);
+	r->secrets = ipc_new(r->loop, m->fds[0], ROLE_DIALER, ROLE_SECRETS, on_secrets, r);
+	m->fds[0] = -1;
 }
 
 static void from_worker(struct served *s, struct ipc_msg *m)
@@ -654,7 +736,11 @@ static void retired(struct served *s, const struct table *t, uint32_t generation
 	}
 }
 
-static void gone(struct served *s) { free(s->data); }
+static void gone(struct served *s)
+{
+	sources_set(the_dialer.sources, s->id, STR_NONE);
+	free(s->data);
+}
 
 static const struct served_ops ops = { .unlinked = unlinked, .message = from_worker, .retired = retired, .gone = gone };
 
@@ -716,6 +802,10 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 		return;
 	if (m->type == MSG_START)
 		start(r, c, m);
+	else if (m->type == MSG_PEER)
+		take_secrets(r, m);
+	else if (m->type == MSG_SOURCES)
+		sources_set(r->sources, ((const struct msg_sandbox_ref *)(const void *)m->data)->sandbox, str_mk(m->data + sizeof(struct msg_sandbox_ref), m->len - sizeof(struct msg_sandbox_ref)));
 	else if (m->type == MSG_SERVERS && r->resolver != NULL)
 		servers(r, m);
 	else if (m->type == MSG_SHUTDOWN)
@@ -733,9 +823,15 @@ int dialer_main(int link_fd)
 	hash_seed(seed);
 	r->loop = loop_new();
 	r->served = (struct served_set){ .loop = r->loop, .self = ROLE_DIALER, .ops = &ops };
+	r->own.set = &r->served;
+	r->sources = sources_new();
 	r->sup = ipc_new(r->loop, link_fd, ROLE_DIALER, ROLE_SUPERVISOR, on_supervisor, r);
 	loop_run(r->loop);
 	served_fini(&r->served);
+	while (sandbox_of(&r->own)->dials != NULL)
+		dial_free(sandbox_of(&r->own)->dials);
+	free(r->own.data);
+	sources_free(r->sources);
 	resolver_free(r->resolver);
 	local_free(r->local);
 	return 0;

@@ -7,10 +7,12 @@
  *   dialer.c   the role: one dial from question to connected socket
  *   resolve.c  names to addresses: c-ares, the cache
  *   parent.c   the proxy behind, if there is one
+ *   source.c   where connections of secrets may lead
  *   local.c    this host's own addresses and on-link prefixes
  */
 #include "../../common/base/err.h"
 #include "../../common/base/ip.h"
+#include "../../common/policy/secret_param.h"
 #include "../../common/sys/loop.h"
 
 #define DIAL_CANDIDATES 16     /* addresses of one name that are looked at */
@@ -51,4 +53,26 @@ void local_free(struct local *l);
 /* True: it is one of ours, or on a network that we are on; *why says so. Also true while that is not known. */
 bool local_refuses(const struct local *l, const struct ip *a, const char **why);
 bool local_has_global6(const struct local *l);
+
+/* --- source.c --- */
+struct sources;
+struct msg_dial_source;
+struct table;
+struct source {
+	bool found, operators; /* operators: said in the configuration, so any address but metadata services' */
+	struct endpoint to;
+	struct ip connect_ip; /* family 0: the name is resolved */
+	uint16_t connect_port;
+	struct cidr *addresses;
+	unsigned address_n;
+};
+struct sources *sources_new(void);
+void sources_free(struct sources *s);
+/* URLs, a line each; they replace those of before. Lines that are no URL lead nowhere. */
+void sources_set(struct sources *s, uint32_t sandbox, struct str lines);
+/* Never NULL. t: the sandbox's table, or NULL. */
+struct source *source_new(const struct sources *s, const struct msg_dial_source *q, const struct table *t);
+void source_free(const struct source *s); /* NULL is fine */
+bool source_address_ok(const struct source *s, const struct ip *a, const char **why);
+bool source_addresses_listed(const struct source *s);
 #endif

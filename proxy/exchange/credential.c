@@ -355,6 +355,22 @@ static struct str filled(struct exchange *x, const struct inject *in, struct str
 	return text;
 }
 
+/*
+ * Whether a place of credentials holds nothing beside this entry's placeholder: what the sandbox might add to it would go along.
+ * A field that the entry names has its own form, and cookies stand together.
+ */
+static bool alone(struct exchange *x, const struct inject *in, const struct http_field *f)
+{
+	const struct placeholders *set = set_of(x);
+
+	if (in->name.n > 0 || f->fid == HF_COOKIE)
+		return true;
+	for (size_t k = 0; k < placeholders_count(set); k++)
+		if (str_eq(placeholders_at(set, k)->secret, in->secret_name) && inject_is_own(&x->arena, f->value, placeholders_at(set, k)->text))
+			return true;
+	return false;
+}
+
 static void fill_fields(struct exchange *x, const struct inject *in, struct str value)
 {
 	for (unsigned i = 0; i < x->req.fields.n; i++) {
@@ -368,7 +384,7 @@ static void fill_fields(struct exchange *x, const struct inject *in, struct str 
 			plain = filled(x, in, value, PLACEHOLDER_RAW, plain, &any);
 			if (any)
 				f->value = inject_basic_value(&x->arena, plain);
-		} else if ((in->places & PLACE_HEADER) && (in->name.n > 0 ? str_ieq(f->name, in->name) : inject_is_place(&x->dest, f->name))) {
+		} else if ((in->places & PLACE_HEADER) && (in->name.n > 0 ? str_ieq(f->name, in->name) : inject_is_place(&x->dest, f->name)) && alone(x, in, f)) {
 			f->value = filled(x, in, value, PLACEHOLDER_RAW, f->value, &any);
 		}
 		f->secret = f->secret || any;

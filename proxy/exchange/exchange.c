@@ -642,6 +642,13 @@ static bool observes(struct exchange *x, const struct facts *f)
 	return true;
 }
 
+bool exchange_observed_still(const struct exchange *x, const struct table *t, const struct facts *f, const struct decision *d)
+{
+	struct decision b;
+
+	return x->observed && d->why == DECIDE_NO_RULE && !d->by_boundary && f->now_s < table_observe_until(t) && decide_boundary(t, f, &b);
+}
+
 static void over_limit(struct exchange *x, const struct limit_hit *hit)
 {
 	snprintf(x->reason, sizeof(x->reason), "%s", hit->which);
@@ -753,9 +760,20 @@ static void look(struct exchange *x)
 	decided(x, &f);
 }
 
+/* All that waits here is counted as the client's: it is among what LIMIT_MEMORY bounds. */
+static void account(struct exchange *x)
+{
+	size_t n = x->held_upstream + x->content_held.cap + x->coded.cap + (x->decode != NULL ? decode_memory(x->decode) : 0);
+
+	if (x->client != NULL && n != x->held)
+		x->client->ops->held(x->client, (ptrdiff_t)n - (ptrdiff_t)x->held);
+	x->held = n;
+}
+
 static void hold_data(struct exchange *x, const uint8_t *p, size_t n)
 {
 	buf_add(&x->content_held, p, n);
+	account(x);
 	if (x->awaits_content) {
 		if (buf_len(&x->content_held) > CREDENTIAL_CONTENT_MAX)
 			too_much_to_hold(x);
@@ -803,16 +821,8 @@ void exchange_start(struct exchange *x)
 		malformed(x, "via_loop");
 		return;
 	}
-	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
-		exchange_malformed(x, &fault);
-		return;
-	}
 	if (!credential_trip(x))
 		return;
-	if (x->req.upgrade_websocket && !websocket_begin(x, &fault)) {
-		exchange_malformed(x, &fault);
-		return;
-	}
 	facts_of(x, &f);
 	decide(x->table, x->has_dest ? &x->dest : NULL, &f, &x->decision);
 	if (x->decision.why == DECIDE_LOOK) {
@@ -938,6 +948,7 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 		x->request_sent_any = true;
 		u->ops->data(u, buf_data(&x->content_held), buf_len(&x->content_held));
 		buf_fini_secret(&x->content_held);
+		account(x);
 	} else if (buf_len(&x->content_held) > 0) {
 		send_content(x, buf_data(&x->content_held), buf_len(&x->content_held));
 		buf_clear(&x->content_held);
@@ -1176,15 +1187,6 @@ void exchange_upstream_drained(struct exchange *x)
 {
 	if (x->client != NULL && exchange_takes_data(x))
 		x->client->ops->resume(x->client);
-}
-
-static void account(struct exchange *x)
-{
-	size_t n = x->held_upstream + x->coded.cap + (x->decode != NULL ? decode_memory(x->decode) : 0);
-
-	if (x->client != NULL && n != x->held)
-		x->client->ops->held(x->client, (ptrdiff_t)n - (ptrdiff_t)x->held);
-	x->held = n;
 }
 
 void exchange_hold(struct exchange *x, size_t n)

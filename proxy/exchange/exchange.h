@@ -227,6 +227,8 @@ bool exchange_wants_trailer(const struct exchange *x); /* of the response; else 
 /* How long it may be without an octet either way; x may be NULL. */
 uint64_t exchange_idle_ms(const struct exchange *x, uint64_t otherwise);
 void exchange_tick(struct exchange *x); /* about once a second: what waits for too long */
+/* An exchange that passed only since the policy observes, decided again: whether it still does. */
+bool exchange_observed_still(const struct exchange *x, const struct table *t, const struct facts *f, const struct decision *d);
 /* What it is decided by, but for the content. */
 void exchange_facts(const struct exchange *x, struct facts *f);
 /* The policy's word for the method: WEBSOCKET is one. */

@@ -277,9 +277,10 @@ void websocket_redecide(struct exchange *x, const struct table *t)
 	f.now_s = clock_wall_ms() / 1000;
 	f.field = asked_at;
 	f.field_arg = ws;
+	f.used = NULL; /* it was counted when it began */
 	found = table_find(t, f.scheme, f.host, f.port, &dest);
 	decide(t, found == 1 ? &dest : NULL, &f, &d);
-	if (found >= 0 && d.verdict == VERDICT_ALLOW)
+	if (found >= 0 && (d.verdict == VERDICT_ALLOW || (x->observed && exchange_observed_still(x, t, &f, &d))))
 		return;
 	if (ws->open) {
 		hang_up(x, REFUSAL_POLICY_DENIED, "policy_changed", WS_CLOSE_POLICY, WS_CLOSE_GOING_AWAY);

@@ -5,8 +5,8 @@
  * Inside of scrub: scrub_set.c makes the forms of the values and the tables, scrub_find.c finds occurrences in a text,
  * scrub_match.c tells whether a form stands at a place, scrub.c does the streams.
  *
- * How occurrences are found. Each form has a window, a run of `window` octets of it (8 to 32) that are ASCII and neither
- * '%' nor '\'. Of four octets in a row a hash is looked up in a bitmap of all groups of four that begin in the first
+ * How occurrences are found. Each form has a window, a run of `window` octets of it (8 to 32) that are ASCII, no controls, and
+ * neither '%' nor '\'. Of four octets in a row a hash is looked up in a bitmap of all groups of four that begin in the first
  * `step` = window - 3 octets of a window: a window that stands in the text as it is has one of them at each multiple of
  * `step`, so that only there anything is read. Windows of which some octet is escaped are looked for in the same way in
  * the decoded neighbourhood of each escape. What the bitmap lets through is compared octet by octet, from the group to both
@@ -28,7 +28,7 @@ struct pattern {
 	size_t n;
 	uint32_t next_first; /* chain of those with the same first octet */
 	uint8_t form;        /* hexadecimal digits are kept in lower case, and match in either */
-	bool plain;          /* ASCII, without '%' and '\': a text has one reading of it only, from any place onward */
+	bool plain;          /* ASCII, without controls, '%' and '\': a text has one reading of it only, from any place onward */
 	bool slow;           /* has no window */
 };
 struct gram {

@@ -8,7 +8,8 @@
 static const char base64_std[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 static const char base64_url[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-static bool clean(uint8_t c) { return c < 0x80 && !escape_begins(c); }
+/* Neither beyond ASCII nor a control: of the short escapes of JSON only those of '"' and '/' stand for such octets. */
+static bool clean(uint8_t c) { return c >= 0x20 && c < 0x80 && !escape_begins(c); }
 
 /* Takes over p. */
 static void add_pattern(struct scrub_set *s, uint8_t *p, size_t n, enum scrub_form form)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every release is recorded. The first of (sandbox, secret, destination, outcome) at once, the following ones of the same
+ * Every release is recorded. The first of (sandbox, secret, destination, outcome, cause) at once, the following ones of the same
  * minute as one record with a count. What audit could not be told yet stays here, of each sandbox apart: none can fill
  * the room of another.
  */
@@ -14,7 +14,7 @@
 #define FOLD_MS 60000
 #define TICK_MS 1000
 #define EVENTS_MAX 4096 /* different ones of a sandbox in a minute */
-#define UNBOUND_MAX 64  /* of them attempts outside the policy; what a broken worker asks beyond these is told as one */
+#define UNBOUND_MAX 64	/* of them attempts outside the policy; what a broken worker asks beyond these is told as one */
 #define TEXT_MAX 300
 
 struct event {
@@ -24,7 +24,7 @@ struct event {
 	char *name, *secret, *host, *cause;
 	uint64_t since_ms; /* loop time of the minute's start; 0: to be written at once */
 	uint64_t wall_ms;  /* of the last one */
-	uint64_t count;    /* not yet written */
+	uint64_t count;	   /* not yet written */
 };
 struct group { /* of one sandbox */
 	struct group *next;
@@ -79,7 +79,8 @@ static bool write_event(struct events *e, struct event *v)
 	record_u(&b, REC_TIME_MS, v->wall_ms);
 	if (v->count > 1)
 		record_u(&b, REC_COUNT, v->count);
-	buf_addz(&text, v->released ? "released as " : v->unbound ? "a worker asked for a secret that its policy does not bind there, as " : "could not be released as ");
+	buf_addz(&text, v->released ? "released as " : v->unbound ? "a worker asked for a secret that its policy does not bind there, as "
+								  : "could not be released as ");
 	buf_addz(&text, (unsigned)v->kind < sizeof(kinds) / sizeof(kinds[0]) ? kinds[v->kind] : "an unknown kind");
 	record_s(&b, REC_MESSAGE, buf_str(&text));
 	ok = ipc_send2(e->audit, MSG_EVENT, 0, 0, &m, sizeof(m), buf_data(&b), buf_len(&b), NULL, 0);
@@ -195,12 +196,13 @@ bool events_ready(const struct events *e, uint32_t sandbox)
 	return e->audit != NULL && (g == NULL || g->n < EVENTS_MAX);
 }
 
-static struct event *find(const struct group *g, struct str secret, struct str host, enum inject_kind kind, bool released, bool unbound)
+static struct event *find(const struct group *g, struct str secret, struct str host, enum inject_kind kind, bool released, bool unbound, struct str cause)
 {
 	struct event *v;
 
 	for (v = g->head; v != NULL; v = v->next)
-		if (v->kind == kind && v->released == released && v->unbound == unbound && str_eq(str_of(v->secret), secret) && str_eq(str_of(v->host), host))
+		if (v->kind == kind && v->released == released && v->unbound == unbound && str_eq(str_of(v->secret), secret) && str_eq(str_of(v->host), host) &&
+		    str_eq(str_of(v->cause), str_mk(cause.p, cause.n > TEXT_MAX ? TEXT_MAX : cause.n)))
 			return v;
 	return NULL;
 }
@@ -216,11 +218,11 @@ void events_add(struct events *e, uint32_t sandbox, struct str name, struct str 
 		g->next = e->groups;
 		e->groups = g;
 	}
-	v = find(g, secret, host, kind, released, unbound);
+	v = find(g, secret, host, kind, released, unbound, cause);
 	if (v == NULL && unbound && g->unbound_n >= UNBOUND_MAX) {
 		secret = host = STR_NONE;
 		kind = INJECT_NONE;
-		v = find(g, secret, host, kind, released, unbound);
+		v = find(g, secret, host, kind, released, unbound, cause);
 	}
 	if (v == NULL) {
 		v = must_calloc(1, sizeof(*v));

@@ -10,10 +10,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../common/base/must.h"
-#include "../../common/served.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
 #include "../../common/sys/role.h"
@@ -21,30 +22,32 @@
 
 #define DAY_MS 86400000u
 
-struct binding {
-	uint32_t dest_index, secret_index, kind;
-	struct str host, service, region; /* borrow from the table */
-};
-struct bindings { /* of one generation: what may be released, and where it comes from */
-	struct bindings *next;
+#define END_MS 2500
+#define CA_PEM_MAX (1u << 20)
+
+struct release { /* a question of a worker that waits for its value */
+	struct release *next;
+	struct sandbox *b;
 	uint32_t generation;
-	const struct table *table; /* NULL: its sources came, it did not yet */
-	struct sources *sources;
-	struct binding *b;
-	size_t n, cap;
-};
-struct sandbox { /* served.data */
-	struct bindings *bindings;
-};
-struct secrets_role {
-	struct loop *loop;
-	struct ipc *sup, *audit;
-	struct served_set served;
-	struct events *events;
-	struct log_limit said_sources;
-	uint8_t key[SHAPE_KEY_LEN]; /* of placeholders */
+	uint64_t id;
+	enum inject_kind kind;
+	char *secret, *host;
+	const struct binding *binding; /* lives as long as its generation, and so does this */
 };
 static struct secrets_role the_role; /* one in a process */
+static struct log_limit said_sources;
+
+static void withdraw(void *arg, uint32_t index)
+{
+	const struct bindings *l = arg;
+	struct served *s = l->of->s;
+	struct msg_withdraw m = { index };
+
+	if (s->link != NULL)
+		ipc_send(s->link, MSG_WITHDRAW, l->generation, 0, &m, sizeof(m), NULL, 0);
+}
+
+static bool revoked(void *arg, struct str name) { return told_revoked(((const struct bindings *)arg)->of->s->id, name); }
 
 static struct sandbox *sandbox_of(struct served *s)
 {
@@ -52,12 +55,13 @@ static struct sandbox *sandbox_of(struct served *s)
 
 	if (b == NULL) {
 		b = must_calloc(1, sizeof(*b));
+		b->s = s;
 		s->data = b;
 	}
 	return b;
 }
 
-static struct bindings *bindings_of(struct sandbox *b, uint32_t generation)
+static struct bindings *bindings_of(const struct sandbox *b, uint32_t generation)
 {
 	struct bindings *l = b->bindings;
 
@@ -66,27 +70,32 @@ static struct bindings *bindings_of(struct sandbox *b, uint32_t generation)
 	return l;
 }
 
-static struct bindings *bindings_get(struct served *s, uint32_t generation)
+struct bindings *secrets_bindings(struct served *s, uint32_t generation)
 {
+	struct values_host h = { .loop = the_role.loop, .http = the_role.http, .sup = &the_role.sup, .execs = &the_role.execs, .withdraw = withdraw, .revoked = revoked };
 	struct sandbox *b = sandbox_of(s);
 	struct bindings *l = bindings_of(b, generation);
 
 	if (l != NULL)
 		return l;
 	l = must_calloc(1, sizeof(*l));
+	l->of = b;
 	l->generation = generation;
-	l->sources = sources_new();
+	h.arg = l;
+	l->values = values_new(&h, s->id, generation);
+	values_vault(l->values, b->session);
 	l->next = b->bindings;
 	b->bindings = l;
 	return l;
 }
 
-static void drop_bindings(struct bindings **at)
+static void drop_bindings(struct bindings **at, bool ended)
 {
 	struct bindings *l = *at;
 
 	*at = l->next;
-	sources_free(l->sources);
+	told_gone(l->values);
+	values_free(l->values, ended);
 	free(l->b);
 	free(l);
 }
@@ -121,12 +130,22 @@ static bool add_dest(void *arg, const struct dest *d)
 	return true;
 }
 
+static bool reads_vault(const struct table *t)
+{
+	struct secret_decl d;
+
+	for (unsigned i = 0; table_secret(t, i, &d); i++)
+		if (d.source == SECRET_SOURCE_VAULT || d.source == SECRET_SOURCE_VAULT_DYNAMIC)
+			return true;
+	return false;
+}
+
 /* --- placeholders -------------------------------------------------------------------------------------------------- */
 
 struct placing {
 	struct served *s;
 	const struct table *t;
-	struct sources *sources;
+	struct values *values;
 	struct buf list;
 	const char *wrong;
 };
@@ -146,14 +165,13 @@ static void place(struct placing *g, const struct dest *d, const struct inject *
 {
 	struct shape_for f = { .secret = in->secret_name, .part = part, .sandbox = in->scope_sandbox, .scope = in->scope_sandbox ? str_of(g->s->name) : table_name(g->t), .host = dest_host(d) };
 	struct placeholder p = { .secret = in->secret_name, .part = part, .body_deny = in->body_deny };
-	char text[PLACEHOLDER_LEN_MAX + 1], cause[200];
+	char text[PLACEHOLDER_LEN_MAX + 1];
 	struct secret_decl decl;
 	const struct secret *v;
-	uint32_t valid_ms;
 
 	if (placed(g, in->secret_name, part))
 		return;
-	if (part == PLACEHOLDER_WHOLE && table_secret(g->t, in->secret_index, &decl) && (v = sources_value(g->sources, &decl, &valid_ms, cause)) != NULL)
+	if (part == PLACEHOLDER_WHOLE && table_secret(g->t, in->secret_index, &decl) && (v = sources_now(values_sources(g->values), &decl)) != NULL)
 		f.value = secret_bytes(v);
 	p.text = str_mk(text, shape_placeholder(the_role.key, &f, text));
 	placeholder_put(&g->list, &p);
@@ -180,10 +198,10 @@ static bool place_dest(void *arg, const struct dest *d)
 }
 
 /* What stands for the secrets inside: told before the sandbox is acknowledged, so that nothing runs there without. */
-static const char *tell_placeholders(struct served *s, const struct table *t, struct sources *sources, uint32_t generation)
+static const char *tell_placeholders(struct served *s, const struct table *t, struct values *values, uint32_t generation)
 {
 	struct msg_sandbox_ref ref = { s->id, generation };
-	struct placing g = { .s = s, .t = t, .sources = sources };
+	struct placing g = { .s = s, .t = t, .values = values };
 
 	if (!table_dest_each(t, place_dest, &g))
 		g.wrong = "the policy has too many placeholders";
@@ -195,7 +213,8 @@ static const char *tell_placeholders(struct served *s, const struct table *t, st
 
 static const char *tabled(struct served *s, const struct table *t, uint32_t generation)
 {
-	struct bindings *l = bindings_get(s, generation);
+	struct bindings *l = secrets_bindings(s, generation);
+	struct sandbox *b = l->of;
 
 	l->n = 0;
 	if (!table_dest_each(t, add_dest, l)) {
@@ -203,10 +222,14 @@ static const char *tabled(struct served *s, const struct table *t, uint32_t gene
 		return "the table is damaged";
 	}
 	l->table = t;
-	sources_keep_declared(l->sources, t);
+	sources_keep_declared(values_sources(l->values), t);
 	if (l->n > 0)
 		qsort(l->b, l->n, sizeof(*l->b), binding_cmp);
-	return tell_placeholders(s, t, l->sources, generation);
+	if (b->session == NULL && reads_vault(t) && (vault_configured(the_role.vault) || b->own != NULL))
+		/* the operator's goes first: it is the one that the policies of this gateway mean */
+		b->session = vault_session_new(vault_configured(the_role.vault) ? the_role.vault : b->own, str_of(s->name));
+	values_vault(l->values, b->session);
+	return tell_placeholders(s, t, l->values, generation);
 }
 
 static const struct binding *bound(const struct bindings *l, const struct msg_release *q)
@@ -216,18 +239,76 @@ static const struct binding *bound(const struct bindings *l, const struct msg_re
 	return l->n > 0 ? bsearch(&key, l->b, l->n, sizeof(*l->b), binding_cmp) : NULL;
 }
 
+static void free_release(struct release *r)
+{
+	free(r->secret);
+	free(r->host);
+	free(r);
+}
+
+static void refuse(struct served *s, uint32_t generation, uint64_t id, enum release_status status, const char *cause)
+{
+	struct msg_released a = { .status = (uint8_t)status };
+
+	served_answer(s, MSG_RELEASED, generation, id, &a, sizeof(a), cause, strlen(cause), -1);
+}
+
+/* Nobody waits for an answer any more; of one generation, or of all (0). */
+static void drop_releases(struct sandbox *b, uint32_t generation, const char *why)
+{
+	for (struct release **p = &b->releases; *p != NULL;) {
+		struct release *r = *p;
+		const struct bindings *l = bindings_of(b, r->generation);
+
+		if (generation != 0 && r->generation != generation) {
+			p = &r->next;
+			continue;
+		}
+		*p = r->next;
+		if (l != NULL)
+			values_cancel(l->values, r);
+		if (why != NULL)
+			refuse(b->s, r->generation, r->id, RELEASE_FAILED, why);
+		free_release(r);
+	}
+}
+
+static void unlinked(struct served *s)
+{
+	if (s->data != NULL)
+		drop_releases(s->data, 0, NULL);
+}
+
 /* Values, sources and bindings of that generation go with it. */
 static void retired(struct served *s, const struct table *t, uint32_t generation)
 {
 	struct sandbox *b = s->data;
 
 	(void)t;
-	for (struct bindings **p = b != NULL ? &b->bindings : NULL; p != NULL && *p != NULL; p = &(*p)->next) {
+	if (b == NULL)
+		return;
+	drop_releases(b, generation, "the policy is not in force any more");
+	for (struct bindings **p = &b->bindings; *p != NULL; p = &(*p)->next) {
 		if ((*p)->generation == generation) {
-			drop_bindings(p);
+			drop_bindings(p, false);
 			return;
 		}
 	}
+}
+
+static void maybe_end(void)
+{
+	if (the_role.shutting_down && the_role.ending == 0)
+		loop_stop(the_role.loop);
+}
+
+static void free_vault(void *arg) { vault_free(arg); }
+
+static void on_own_end(void *arg)
+{
+	loop_defer(the_role.loop, free_vault, arg);
+	the_role.ending--;
+	maybe_end();
 }
 
 static void gone(struct served *s)
@@ -237,19 +318,18 @@ static void gone(struct served *s)
 	events_sandbox_gone(the_role.events, s->id);
 	if (b == NULL)
 		return;
+	drop_releases(b, 0, NULL);
 	while (b->bindings != NULL)
-		drop_bindings(&b->bindings);
+		drop_bindings(&b->bindings, true);
+	vault_session_end(b->session);
+	if (b->own != NULL) { /* its last question may still be under way */
+		the_role.ending++;
+		vault_end(b->own, on_own_end, b->own);
+	}
 	free(b);
 }
 
 /* --- workers ------------------------------------------------------------------------------------------------------- */
-
-static void refuse(struct served *s, const struct ipc_msg *m, enum release_status status, const char *cause)
-{
-	struct msg_released a = { .status = (uint8_t)status };
-
-	served_answer(s, MSG_RELEASED, m->generation, m->id, &a, sizeof(a), cause, strlen(cause), -1);
-}
 
 /* What signs for one day, in the binding's region and service; the credentials themselves stay here. */
 static struct secret *signing_key(const struct secret *v, const struct binding *k, uint32_t *valid_ms, char cause[200])
@@ -269,42 +349,72 @@ static struct secret *signing_key(const struct secret *v, const struct binding *
 	return out;
 }
 
+static void on_value(void *arg, const struct secret *v, uint32_t valid_ms, const char *cause)
+{
+	struct release *r = arg;
+	struct served *s = r->b->s;
+	struct msg_released a = { .status = RELEASE_OK };
+	struct secret *signing = NULL;
+	char why[200];
+
+	if (v != NULL && r->kind == INJECT_SIGV4) {
+		v = signing = signing_key(v, r->binding, &valid_ms, why);
+		cause = why;
+	}
+	a.valid_ms = valid_ms;
+	for (struct release **p = &r->b->releases; *p != NULL; p = &(*p)->next) {
+		if (*p == r) {
+			*p = r->next;
+			break;
+		}
+	}
+	if (!events_ready(the_role.events, s->id)) {
+		refuse(s, r->generation, r->id, RELEASE_FAILED, "the release cannot be recorded");
+	} else {
+		events_add(the_role.events, s->id, str_of(s->name), str_of(r->secret), str_of(r->host), r->kind, v != NULL, false, v != NULL ? STR_NONE : str_of(cause));
+		if (v == NULL)
+			refuse(s, r->generation, r->id, RELEASE_FAILED, cause);
+		else
+			served_answer(s, MSG_RELEASED, r->generation, r->id, &a, sizeof(a), secret_bytes(v).p, secret_bytes(v).n, -1);
+	}
+	secret_free(signing);
+	free_release(r);
+}
+
+static char *copy(struct str s)
+{
+	char *z = must_malloc(s.n + 1);
+
+	if (s.n > 0)
+		memcpy(z, s.p, s.n);
+	z[s.n] = 0;
+	return z;
+}
+
 static void release(struct served *s, const struct ipc_msg *m, const struct msg_release *q)
 {
-	struct bindings *l = bindings_of(sandbox_of(s), m->generation);
+	struct sandbox *b = sandbox_of(s);
+	const struct bindings *l = bindings_of(b, m->generation);
 	const struct table *t = l != NULL ? l->table : NULL;
 	const struct binding *k = t != NULL ? bound(l, q) : NULL;
 	enum inject_kind kind = q->kind < INJECT_KINDS ? (enum inject_kind)q->kind : INJECT_NONE;
-	struct msg_released a = { .status = RELEASE_OK };
 	struct secret_decl d = { 0 };
 	bool known = t != NULL && table_secret(t, q->secret_index, &d);
-	const struct secret *v;
-	struct secret *signing = NULL;
-	uint32_t valid_ms = 0;
-	char cause[200];
+	struct release *r;
 
 	if (k == NULL || !known || !table_secret_host_ok(t, q->secret_index, k->host)) {
 		events_add(the_role.events, s->id, str_of(s->name), known ? d.name : STR_NONE, k != NULL ? k->host : STR_NONE, kind, false, true, STR_NONE);
-		refuse(s, m, RELEASE_UNBOUND, "the policy does not bind this secret there");
+		refuse(s, m->generation, m->id, RELEASE_UNBOUND, "the policy does not bind this secret there");
 		return;
 	}
-	if (!events_ready(the_role.events, s->id)) {
-		refuse(s, m, RELEASE_FAILED, "the release cannot be recorded");
+	if (!events_ready(the_role.events, s->id)) { /* without audit nothing is even fetched */
+		refuse(s, m->generation, m->id, RELEASE_FAILED, "the release cannot be recorded");
 		return;
 	}
-	v = sources_value(l->sources, &d, &valid_ms, cause);
-	if (v != NULL && kind == INJECT_SIGV4) {
-		signing = signing_key(v, k, &valid_ms, cause);
-		v = signing;
-	}
-	events_add(the_role.events, s->id, str_of(s->name), d.name, k->host, kind, v != NULL, false, v != NULL ? STR_NONE : str_of(cause));
-	if (v == NULL) {
-		refuse(s, m, RELEASE_FAILED, cause);
-		return;
-	}
-	a.valid_ms = valid_ms;
-	served_answer(s, MSG_RELEASED, m->generation, m->id, &a, sizeof(a), secret_bytes(v).p, secret_bytes(v).n, -1);
-	secret_free(signing);
+	r = must_calloc(1, sizeof(*r));
+	*r = (struct release){ b->releases, b, m->generation, m->id, kind, copy(d.name), copy(k->host), k };
+	b->releases = r;
+	values_get(l->values, t, q->secret_index, on_value, r);
 }
 
 static void from_worker(struct served *s, struct ipc_msg *m)
@@ -313,7 +423,7 @@ static void from_worker(struct served *s, struct ipc_msg *m)
 		release(s, m, (const void *)m->data);
 }
 
-static const struct served_ops ops = { .tabled = tabled, .message = from_worker, .retired = retired, .gone = gone };
+static const struct served_ops ops = { .tabled = tabled, .unlinked = unlinked, .message = from_worker, .retired = retired, .gone = gone };
 
 /* --- supervisor and audit ------------------------------------------------------------------------------------------ */
 
@@ -330,8 +440,6 @@ static void on_audit(struct ipc *c, const struct ipc_msg *m)
 
 static void take_audit(struct secrets_role *r, struct ipc_msg *m)
 {
-	if (m->fd_n != 1 || ((const struct msg_peer *)(const void *)m->data)->role != ROLE_AUDIT)
-		return;
 	if (r->audit != NULL)
 		ipc_free(r->audit);
 	r->audit = ipc_new(r->loop, m->fds[0], ROLE_SECRETS, ROLE_AUDIT, on_audit, r);
@@ -339,12 +447,63 @@ static void take_audit(struct secrets_role *r, struct ipc_msg *m)
 	events_link(r->events, r->audit);
 }
 
+static void on_dialer(struct ipc *c, const struct ipc_msg *m)
+{
+	if (m != NULL) {
+		http_dialed(the_role.http, (struct ipc_msg *)(uintptr_t)m);
+		return;
+	}
+	if (the_role.dialer == c) {
+		the_role.dialer = NULL;
+		http_dialer(the_role.http, NULL);
+	}
+	ipc_free(c);
+}
+
+static void take_dialer(struct secrets_role *r, struct ipc_msg *m)
+{
+	if (r->dialer != NULL) {
+		ipc_free(r->dialer);
+		http_dialer(r->http, NULL);
+	}
+	r->dialer = ipc_new(r->loop, m->fds[0], ROLE_SECRETS, ROLE_DIALER, on_dialer, r);
+	m->fds[0] = -1;
+	http_dialer(r->http, r->dialer);
+}
+
+static void take_peer(struct secrets_role *r, struct ipc_msg *m)
+{
+	uint32_t role = ((const struct msg_peer *)(const void *)m->data)->role;
+
+	if (m->fd_n == 1 && role == ROLE_AUDIT)
+		take_audit(r, m);
+	else if (m->fd_n == 1 && role == ROLE_DIALER)
+		take_dialer(r, m);
+}
+
 static void take_env(struct secrets_role *r, const struct ipc_msg *m)
 {
 	const struct msg_sandbox_ref *ref = (const void *)m->data;
 
-	if (m->fd_n == 1 && !sources_env(bindings_get(served_get(&r->served, ref->sandbox), ref->generation)->sources, m->fds[0]))
-		log_limited(&r->said_sources, "error: the variables for sandbox %u cannot be read, or are too many", ref->sandbox);
+	if (m->fd_n == 1 && !sources_env(values_sources(secrets_bindings(served_get(&r->served, ref->sandbox), ref->generation)->values), m->fds[0]))
+		log_limited(&said_sources, "error: the variables for sandbox %u cannot be read, or are too many", ref->sandbox);
+}
+
+/* Whose sources a message is about; NULL: a sandbox, or a generation, that is gone. */
+static struct sources *sources_of(struct secrets_role *r, const struct msg_sandbox_ref *ref, bool make)
+{
+	struct served *s = r->served.head;
+	const struct bindings *l;
+
+	if (ref->sandbox == 0)
+		return r->files;
+	while (s != NULL && s->id != ref->sandbox)
+		s = s->next;
+	if (make)
+		l = secrets_bindings(s != NULL ? s : served_get(&r->served, ref->sandbox), ref->generation);
+	else
+		l = s != NULL && s->data != NULL ? bindings_of(s->data, ref->generation) : NULL;
+	return l != NULL ? values_sources(l->values) : NULL;
 }
 
 static void take_file(struct secrets_role *r, struct ipc_msg *m)
@@ -357,8 +516,116 @@ static void take_file(struct secrets_role *r, struct ipc_msg *m)
 		return;
 	fd = m->fds[0];
 	m->fds[0] = -1;
-	if (!sources_file(bindings_get(served_get(&r->served, ref->sandbox), ref->generation)->sources, path, fd))
-		log_limited(&r->said_sources, "error: sandbox %u has more than %u secret files", ref->sandbox, SOURCES_MAX);
+	if (!sources_file(sources_of(r, ref, true), path, fd))
+		log_limited(&said_sources, "error: sandbox %u has more than %u secret files", ref->sandbox, SOURCES_MAX);
+}
+
+static void take_file_bad(struct secrets_role *r, const struct ipc_msg *m)
+{
+	const struct msg_sandbox_ref *ref = (const void *)m->data;
+	struct sources *s = sources_of(r, ref, false);
+	const char *path = (const char *)m->data + sizeof(*ref);
+	size_t n = m->len - sizeof(*ref), path_n = strnlen(path, n);
+
+	if (s != NULL && path_n < n)
+		sources_file_bad(s, str_mk(path, path_n), str_mk(path + path_n + 1, n - path_n - 1));
+}
+
+static void take_executed(struct secrets_role *r, const struct ipc_msg *m)
+{
+	const struct msg_executed *e = (const void *)m->data;
+	struct str text = str_mk(m->data + sizeof(*e), m->len - sizeof(*e));
+	struct buf wrote = { 0 };
+	bool ok = e->ok != 0 && m->fd_n == 1;
+
+	if (ok) { /* 3 octets more than a value may have, so that too much is seen */
+		ssize_t n = pread(m->fds[0], buf_room(&wrote, SECRET_MAX + 3), SECRET_MAX + 3, 0);
+
+		buf_commit(&wrote, n > 0 ? (size_t)n : 0);
+		text = buf_str(&wrote);
+	}
+	for (struct served *s = r->served.head; s != NULL; s = s->next)
+		for (const struct bindings *l = s->data != NULL ? sandbox_of(s)->bindings : NULL; l != NULL; l = l->next)
+			values_executed(l->values, e->id, ok, text);
+	buf_fini_secret(&wrote);
+}
+
+static void take_vault(struct secrets_role *r, const struct ipc_msg *m)
+{
+	const struct msg_sandbox_ref *ref = (const void *)m->data;
+	struct str text = str_mk(m->data + sizeof(*ref), m->len - sizeof(*ref));
+	struct bindings *l = ref->sandbox != 0 ? secrets_bindings(served_get(&r->served, ref->sandbox), ref->generation) : NULL;
+	const struct secret *token = NULL;
+	char cause[VAULT_CAUSE_MAX];
+	struct buf ca = { 0 };
+	struct vault *v = r->vault;
+	struct stat st;
+
+	if (m->fd_n == 1 && fstat(m->fds[0], &st) == 0 && st.st_size > 0 && st.st_size <= CA_PEM_MAX) {
+		ssize_t n = pread(m->fds[0], buf_room(&ca, (size_t)st.st_size), (size_t)st.st_size, 0);
+
+		buf_commit(&ca, n > 0 ? (size_t)n : 0);
+	}
+	if (l != NULL) {
+		token = sources_variable(values_sources(l->values), STR("VAULT_TOKEN"), cause);
+		if (l->of->own == NULL)
+			l->of->own = vault_new(r->loop, r->http, NULL, NULL, ref->sandbox);
+		v = l->of->own;
+	}
+	if (m->fd_n == 1 && buf_len(&ca) == 0)
+		log_error("Vault's CA cannot be read");
+	else if (!vault_configure(v, text, buf_str(&ca), token, cause))
+		log_error("%s", cause);
+	buf_fini(&ca);
+}
+
+static void start(struct secrets_role *r, struct ipc *c, struct ipc_msg *m)
+{
+	struct err err = ERR_INIT;
+	struct trust *t = NULL;
+	int fd = -1;
+
+	if (m->fd_n < 1 || pread(m->fds[0], r->key, sizeof(r->key), 0) != (ssize_t)sizeof(r->key)) {
+		log_error("the key of placeholders cannot be read");
+		_exit(1);
+	}
+	if (m->fd_n > 1) {
+		if (trust_map(&t, m->fds[1], &err) < 0)
+			log_error("trust anchors: %s", err.text);
+		else
+			http_trust(r->http, t);
+	}
+	if (m->fd_n > 2) {
+		fd = m->fds[2];
+		m->fds[2] = -1;
+	}
+	r->orphans = orphans_new(fd);
+	r->vault = vault_new(r->loop, r->http, r->files, r->orphans, 0);
+	role_ready(c, ROLE_SECRETS, -1);
+}
+
+static void on_end(struct timer *t)
+{
+	(void)t;
+	loop_stop(the_role.loop);
+}
+
+static void on_vault_end(void *arg)
+{
+	(void)arg;
+	the_role.ending--;
+	maybe_end();
+}
+
+/* The sandboxes are gone already. What was had from Vault is given back before we end. */
+static void shut_down(struct secrets_role *r)
+{
+	if (r->shutting_down)
+		return;
+	r->shutting_down = true;
+	r->ending++;
+	timer_start(r->loop, &r->end, END_MS, on_end);
+	vault_end(r->vault, on_vault_end, NULL);
 }
 
 static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
@@ -374,11 +641,7 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 		return;
 	switch (m->type) {
 	case MSG_START:
-		if (m->fd_n != 1 || pread(m->fds[0], r->key, sizeof(r->key), 0) != (ssize_t)sizeof(r->key)) {
-			log_error("the key of placeholders cannot be read");
-			_exit(1);
-		}
-		role_ready(c, ROLE_SECRETS, -1);
+		start(r, c, m);
 		break;
 	case MSG_SANDBOX_ENV:
 		take_env(r, m);
@@ -386,11 +649,23 @@ static void on_supervisor(struct ipc *c, const struct ipc_msg *cm)
 	case MSG_SANDBOX_FILE:
 		take_file(r, m);
 		break;
+	case MSG_FILE_BAD:
+		take_file_bad(r, m);
+		break;
+	case MSG_EXECUTED:
+		take_executed(r, m);
+		break;
+	case MSG_VAULT:
+		take_vault(r, m);
+		break;
+	case MSG_SECRET_DO:
+		told_do(r, m);
+		break;
 	case MSG_PEER:
-		take_audit(r, m);
+		take_peer(r, m);
 		break;
 	case MSG_SHUTDOWN:
-		loop_stop(r->loop);
+		shut_down(r);
 		break;
 	default:
 		break;
@@ -406,14 +681,24 @@ int secrets_main(int link_fd)
 	signal(SIGPIPE, SIG_IGN);
 	random_fill(seed, sizeof(seed));
 	hash_seed(seed);
+	/* what libraries would open later: jansson its seed, libc the time zone, each time anew unless one is named */
+	json_object_seed(0);
+	setenv("TZ", "UTC0", 1);
+	tzset();
 	shape_warm();
 	r->loop = loop_new();
+	r->http = http_new(r->loop);
+	r->files = sources_new(r->loop, &r->sup, 0, 0);
 	r->events = events_new(r->loop);
 	r->served = (struct served_set){ .loop = r->loop, .self = ROLE_SECRETS, .ops = &ops };
 	r->sup = ipc_new(r->loop, link_fd, ROLE_SECRETS, ROLE_SUPERVISOR, on_supervisor, r);
 	loop_run(r->loop);
 	events_end(r->events);
 	served_fini(&r->served);
+	vault_free(r->vault);
+	orphans_free(r->orphans);
+	sources_free(r->files);
+	http_free(r->http);
 	events_free(r->events);
 	return 0;
 }

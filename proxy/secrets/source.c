@@ -6,28 +6,55 @@
 #include <unistd.h>
 
 #include "../../common/base/must.h"
-#include "secrets.h"
+#include "../../common/policy/table.h"
+#include "../../common/sys/ipc.h"
+#include "source.h"
+
+#define LOOK_MS 3000
 
 struct variable {
 	char *name;
 	struct secret *value; /* NULL: longer than a secret may be */
 };
+struct waiter {
+	struct waiter *next;
+	sources_fn *fn;
+	void *arg;
+};
 struct file {
+	struct sources *of;
 	char *path;
-	int fd;
+	int fd; /* -1: there is none */
 	bool loaded;
-	bool linked; /* it had a name when it was handed over */
+	bool linked;	  /* it had a name when it was handed over */
 	struct stat seen; /* as it was when the value was read */
 	struct secret *value;
+	bool looked, looking;
+	uint64_t looked_ms;
+	struct waiter *waiting;
+	struct timer late;
+	char bad[200]; /* why there is none */
 };
 struct sources {
+	struct loop *loop;
+	struct ipc *const *sup;
+	uint32_t sandbox, generation;
 	struct variable vars[SOURCES_MAX];
 	unsigned var_n;
-	struct file files[SOURCES_MAX];
+	struct file *files[SOURCES_MAX];
 	unsigned file_n;
 };
 
-struct sources *sources_new(void) { return must_calloc(1, sizeof(struct sources)); }
+struct sources *sources_new(struct loop *l, struct ipc *const *sup, uint32_t sandbox, uint32_t generation)
+{
+	struct sources *s = must_calloc(1, sizeof(*s));
+
+	s->loop = l;
+	s->sup = sup;
+	s->sandbox = sandbox;
+	s->generation = generation;
+	return s;
+}
 
 static void drop_vars(struct sources *s)
 {
@@ -44,9 +71,20 @@ void sources_free(struct sources *s)
 		return;
 	drop_vars(s);
 	for (unsigned i = 0; i < s->file_n; i++) {
-		free(s->files[i].path);
-		close(s->files[i].fd);
-		secret_free(s->files[i].value);
+		struct file *f = s->files[i];
+
+		while (f->waiting != NULL) {
+			struct waiter *w = f->waiting;
+
+			f->waiting = w->next;
+			free(w);
+		}
+		timer_stop(&f->late);
+		if (f->fd >= 0)
+			close(f->fd);
+		secret_free(f->value);
+		free(f->path);
+		free(f);
 	}
 	free(s);
 }
@@ -110,66 +148,7 @@ bool sources_env(struct sources *s, int fd)
 	return ok;
 }
 
-bool sources_file(struct sources *s, struct str path, int fd)
-{
-	struct file *f = NULL;
-	struct stat st;
-	bool linked = fstat(fd, &st) == 0 && st.st_nlink > 0;
-
-	for (unsigned i = 0; i < s->file_n; i++)
-		if (str_eq(str_of(s->files[i].path), path))
-			f = &s->files[i];
-	if (f != NULL) {
-		close(f->fd);
-		secret_free(f->value);
-		*f = (struct file){ .path = f->path, .fd = fd, .linked = linked };
-		return true;
-	}
-	if (s->file_n == SOURCES_MAX || path.n == 0) {
-		close(fd);
-		return false;
-	}
-	s->files[s->file_n++] = (struct file){ .path = copy_name(path.p, path.n), .fd = fd, .linked = linked };
-	return true;
-}
-
-static bool declared(const struct table *t, enum secret_source source, const char *arg)
-{
-	struct secret_decl d;
-
-	for (unsigned i = 0, n = table_secret_count(t); i < n; i++)
-		if (table_secret(t, i, &d) && d.source == source && str_eq(d.arg, str_of(arg)))
-			return true;
-	return false;
-}
-
-void sources_keep_declared(struct sources *s, const struct table *t)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < s->var_n; i++) {
-		if (declared(t, SECRET_SOURCE_ENV, s->vars[i].name)) {
-			s->vars[n++] = s->vars[i];
-			continue;
-		}
-		free(s->vars[i].name);
-		secret_free(s->vars[i].value);
-	}
-	s->var_n = n;
-	n = 0;
-	for (unsigned i = 0; i < s->file_n; i++) {
-		if (declared(t, SECRET_SOURCE_FILE, s->files[i].path)) {
-			s->files[n++] = s->files[i];
-			continue;
-		}
-		free(s->files[i].path);
-		close(s->files[i].fd);
-		secret_free(s->files[i].value);
-	}
-	s->file_n = n;
-}
-
-static const struct secret *variable(struct sources *s, struct str name, char cause[200])
+const struct secret *sources_variable(struct sources *s, struct str name, char cause[200])
 {
 	for (unsigned i = 0; i < s->var_n; i++) {
 		if (!str_eq(str_of(s->vars[i].name), name))
@@ -226,48 +205,210 @@ static const char *load(struct file *f, const struct stat *st)
 	return NULL;
 }
 
-static const struct secret *file_value(struct sources *s, struct str path, char cause[200])
+static bool declared(const struct table *t, struct str name)
 {
-	const char *wrong = NULL;
-	struct file *f = NULL;
+	struct secret_decl d;
+
+	for (unsigned i = 0, n = table_secret_count(t); i < n; i++)
+		if (table_secret(t, i, &d) && d.source == SECRET_SOURCE_ENV && str_eq(d.arg, name))
+			return true;
+	return false;
+}
+
+void sources_keep_declared(struct sources *s, const struct table *t)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->var_n; i++) {
+		if (declared(t, str_of(s->vars[i].name))) {
+			s->vars[n++] = s->vars[i];
+			continue;
+		}
+		free(s->vars[i].name);
+		secret_free(s->vars[i].value);
+	}
+	s->var_n = n;
+}
+
+/* The value by the descriptor that there is. *gone: it may be another one by now. */
+static const char *current(struct file *f, bool *gone)
+{
 	struct stat st;
 
-	for (unsigned i = 0; i < s->file_n; i++)
-		if (str_eq(str_of(s->files[i].path), path))
-			f = &s->files[i];
-	if (f == NULL)
-		wrong = "was not handed over when the sandbox was started";
-	else if (fstat(f->fd, &st) != 0)
-		wrong = "cannot be looked at";
-	else if (f->linked && st.st_nlink == 0) {
-		/* removed, or another was renamed over it. By our descriptor there is only the old value, which somebody wanted gone */
+	*gone = false;
+	if (f->fd < 0)
+		return f->bad[0] ? f->bad : "was not handed over when the sandbox was started";
+	if (fstat(f->fd, &st) != 0)
+		return "cannot be looked at";
+	if (f->linked && st.st_nlink == 0) {
+		/* removed, or another was renamed over it: by our descriptor there is only the old value, which somebody wanted gone */
 		forget(f);
-		wrong = "was removed or replaced since it was handed over";
-	} else if (!f->loaded || !unchanged(&f->seen, &st))
-		wrong = load(f, &st);
-	if (wrong == NULL)
-		return f->value;
-	snprintf(cause, 200, "the file %.*s %s", (int)(path.n > 140 ? 140 : path.n), path.p, wrong);
+		*gone = true;
+		return "was removed or replaced since it was handed over";
+	}
+	return f->loaded && unchanged(&f->seen, &st) ? NULL : load(f, &st);
+}
+
+static void tell(const struct file *f, const char *wrong, sources_fn *fn, void *arg)
+{
+	char cause[200];
+
+	if (wrong == NULL) {
+		fn(arg, f->value, "");
+		return;
+	}
+	snprintf(cause, sizeof(cause), "the file %.110s %.80s", f->path, wrong);
+	fn(arg, NULL, cause);
+}
+
+static void wake(struct file *f, const char *wrong)
+{
+	struct waiter *w = f->waiting;
+
+	f->looking = false;
+	timer_stop(&f->late);
+	f->waiting = NULL;
+	while (w != NULL) {
+		struct waiter *next = w->next;
+
+		tell(f, wrong, w->fn, w->arg);
+		free(w);
+		w = next;
+	}
+}
+
+static void on_late(struct timer *t)
+{
+	struct file *f = (struct file *)((char *)t - offsetof(struct file, late));
+
+	wake(f, "could not be looked for in time");
+}
+
+static struct file *find(struct sources *s, struct str path)
+{
+	for (unsigned i = 0; i < s->file_n; i++)
+		if (str_eq(str_of(s->files[i]->path), path))
+			return s->files[i];
 	return NULL;
 }
 
-const struct secret *sources_value(struct sources *s, const struct secret_decl *d, uint32_t *valid_ms, char cause[200])
+static struct file *find_or_add(struct sources *s, struct str path)
+{
+	struct file *f = find(s, path);
+
+	if (f != NULL || s->file_n == SOURCES_MAX || path.n == 0)
+		return f;
+	f = must_calloc(1, sizeof(*f));
+	f->of = s;
+	f->fd = -1;
+	f->path = copy_name(path.p, path.n);
+	s->files[s->file_n++] = f;
+	return f;
+}
+
+const struct secret *sources_now(struct sources *s, const struct secret_decl *d)
 {
 	const struct secret *v = NULL;
+	char cause[200], key[300];
+	struct file *f = NULL;
+	bool gone;
 
-	snprintf(cause, 200, "its source is of an unknown kind");
-	if (d->source == SECRET_SOURCE_ENV) {
-		*valid_ms = VALID_ENV_MS;
-		v = variable(s, d->arg, cause);
-	} else if (d->source == SECRET_SOURCE_FILE) {
-		*valid_ms = VALID_FILE_MS;
-		v = file_value(s, d->arg, cause);
-	}
-	if (v == NULL)
+	if (d->token != SECRET_TOKEN_NONE) /* it is something else that is released */
 		return NULL;
-	if (!secret_sendable(v)) { /* would break, or end, the head it is written into */
-		snprintf(cause, 200, secret_bytes(v).n == 0 ? "the value is empty" : "the value has a line break or NUL in it");
-		return NULL;
+	if (d->source == SECRET_SOURCE_ENV)
+		v = sources_variable(s, d->arg, cause);
+	else if (d->source == SECRET_SOURCE_FILE)
+		f = find(s, d->arg);
+	else if (d->source == SECRET_SOURCE_CREDENTIAL && snprintf(key, sizeof(key), "credential:%.*s", (int)d->arg.n, d->arg.p) < (int)sizeof(key))
+		f = find(s, str_of(key));
+	if (f != NULL && current(f, &gone) == NULL)
+		v = f->value;
+	return v != NULL && secret_sendable(v) ? v : NULL;
+}
+
+bool sources_file(struct sources *s, struct str path, int fd)
+{
+	struct file *f = find_or_add(s, path);
+	const char *wrong;
+	struct stat st;
+	bool gone;
+
+	if (f == NULL) {
+		close(fd);
+		return false;
 	}
-	return v;
+	if (f->fd >= 0)
+		close(f->fd);
+	f->fd = fd;
+	f->linked = fstat(fd, &st) == 0 && st.st_nlink > 0;
+	f->looked = true;
+	f->looked_ms = loop_now_ms(s->loop);
+	if (f->waiting == NULL) {
+		f->looking = false;
+		timer_stop(&f->late);
+		return true;
+	}
+	wrong = current(f, &gone);
+	wake(f, wrong);
+	return true;
+}
+
+void sources_file_bad(struct sources *s, struct str path, struct str cause)
+{
+	struct file *f = find(s, path);
+
+	if (f == NULL)
+		return;
+	if (f->fd >= 0)
+		close(f->fd);
+	f->fd = -1;
+	forget(f);
+	snprintf(f->bad, sizeof(f->bad), "%.*s", (int)cause.n, cause.p);
+	wake(f, f->bad);
+}
+
+void sources_file_get(struct sources *s, struct str path, sources_fn *fn, void *arg)
+{
+	struct file *f = find_or_add(s, path);
+	struct msg_sandbox_ref ref = { s->sandbox, s->generation };
+	const char *wrong = "is one too many";
+	struct waiter *w;
+	bool gone = false;
+	char cause[200];
+
+	if (f == NULL) {
+		snprintf(cause, sizeof(cause), "the file %.*s %s", (int)(path.n > 140 ? 140 : path.n), path.p, wrong);
+		fn(arg, NULL, cause);
+		return;
+	}
+	if (f->looked && !f->looking && loop_now_ms(s->loop) - f->looked_ms < FILE_LOOK_MS) {
+		wrong = current(f, &gone);
+		if (!gone && f->fd >= 0) {
+			tell(f, wrong, fn, arg);
+			return;
+		}
+	}
+	w = must_malloc(sizeof(*w));
+	*w = (struct waiter){ f->waiting, fn, arg };
+	f->waiting = w;
+	if (f->looking)
+		return;
+	f->looking = true;
+	timer_start(s->loop, &f->late, *s->sup != NULL && ipc_send2(*s->sup, MSG_FILE_LOOK, s->generation, 0, &ref, sizeof(ref), path.p, path.n, NULL, 0) ? LOOK_MS : 0, on_late);
+}
+
+void sources_cancel(struct sources *s, const void *arg)
+{
+	for (unsigned i = 0; i < s->file_n; i++) {
+		for (struct waiter **p = &s->files[i]->waiting; *p != NULL;) {
+			struct waiter *w = *p;
+
+			if (w->arg != arg) {
+				p = &w->next;
+				continue;
+			}
+			*p = w->next;
+			free(w);
+		}
+	}
 }

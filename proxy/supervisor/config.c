@@ -9,18 +9,12 @@
 #include <unistd.h>
 
 #include "../../common/base/canon.h"
-#include "../../common/conf/schema.h"
+#include "config.h"
 #include "supervisor.h"
 
 #define CONFIG_MAX (1u << 20)
 #define UID_BASE_MIN 1000
 
-struct load {
-	struct config *c;
-	struct diag *d;
-	const char *file;
-	bool proxy_resolves;
-};
 
 bool config_add_dns(char dns[DNS_TEXT_MAX], struct str text)
 {
@@ -61,7 +55,7 @@ bool config_add_dns(char dns[DNS_TEXT_MAX], struct str text)
 
 static void on_servers(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	struct load *l = arg;
+	struct config_load *l = arg;
 
 	(void)row;
 	if (v->n == 0)
@@ -75,26 +69,30 @@ static const struct schema_row dns_rows[] = { { "servers", SCHEMA_TEXTS, false, 
 
 static void on_dns(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	struct load *l = arg;
+	struct config_load *l = arg;
 
 	(void)row;
 	schema_parse(l->d, v->node, "dns", SCHEMA_ROWS(dns_rows), l);
 }
 
-/* A relative path is beside the configuration: it does not depend on where the gateway was started. */
-static void take_path(struct load *l, const struct schema_value *v, char to[4096])
+bool config_path(const struct config_load *l, struct str text, char out[4096])
 {
 	const char *slash = strrchr(l->file, '/');
-	int dir = slash != NULL && v->text.p[0] != '/' ? (int)(slash - l->file) + 1 : 0;
+	int dir = slash != NULL && text.p[0] != '/' ? (int)(slash - l->file) + 1 : 0;
 
-	if (snprintf(to, 4096, "%.*s%.*s", dir, l->file, (int)v->text.n, v->text.p) >= 4096)
+	return snprintf(out, 4096, "%.*s%.*s", dir, l->file, (int)text.n, text.p) < 4096;
+}
+
+static void take_path(struct config_load *l, const struct schema_value *v, char to[4096])
+{
+	if (!config_path(l, v->text, to))
 		diag_error(l->d, v->node->line, v->node->col, "the path is too long");
 }
 
 static void on_trust(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
-	take_path(arg, v, ((struct load *)arg)->c->trust);
+	take_path(arg, v, ((struct config_load *)arg)->c->trust);
 }
 
 static void on_boundary(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -114,7 +112,7 @@ static void on_observe(void *arg, const struct schema_row *row, const struct sch
 static void on_proxy_url(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	const struct str plain = STR("http://");
-	struct load *l = arg;
+	struct config_load *l = arg;
 	struct canon_host h;
 	const char *reason;
 	struct str at;
@@ -139,13 +137,13 @@ static void on_proxy_url(void *arg, const struct schema_row *row, const struct s
 static void on_proxy_credentials(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
-	take_path(arg, v, ((struct load *)arg)->c->proxy_credentials);
+	take_path(arg, v, ((struct config_load *)arg)->c->proxy_credentials);
 }
 
 static void on_proxy_names(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
-	((struct load *)arg)->proxy_resolves = str_eq(v->text, STR("proxy"));
+	((struct config_load *)arg)->proxy_resolves = str_eq(v->text, STR("proxy"));
 }
 
 static const struct schema_row proxy_rows[] = {
@@ -156,7 +154,7 @@ static const struct schema_row proxy_rows[] = {
 
 static void on_proxy(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	struct load *l = arg;
+	struct config_load *l = arg;
 	size_t n;
 
 	(void)row;
@@ -166,9 +164,15 @@ static void on_proxy(void *arg, const struct schema_row *row, const struct schem
 		snprintf(l->c->proxy + n, sizeof(l->c->proxy) - n, "%s\n", l->proxy_resolves ? "proxy" : "gateway");
 }
 
+static void on_vault(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	config_vault_load(arg, v->node);
+}
+
 static void on_uid_base(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	struct load *l = arg;
+	struct config_load *l = arg;
 
 	(void)row;
 	if (v->number < UID_BASE_MIN || v->number > UINT32_MAX - 2 * SANDBOXES_MAX)
@@ -179,7 +183,7 @@ static void on_uid_base(void *arg, const struct schema_row *row, const struct sc
 
 static void on_signed(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	struct load *l = arg;
+	struct config_load *l = arg;
 
 	(void)row;
 	if (v->n == 0)
@@ -191,7 +195,7 @@ static void on_signed(void *arg, const struct schema_row *row, const struct sche
 
 static void on_dir(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	struct load *l = arg;
+	struct config_load *l = arg;
 
 	(void)row;
 	if (l->c->folder_n == FOLDERS_MAX)
@@ -210,11 +214,38 @@ static const struct schema_row folder_rows[] = {
 
 static void on_policies(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	struct load *l = arg;
+	struct config_load *l = arg;
 
 	(void)row;
 	for (unsigned i = 0; i < v->n; i++)
 		schema_parse(l->d, v->items[i], "a policy folder", SCHEMA_ROWS(folder_rows), l);
+}
+
+static void on_programs(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct config_load *l = arg;
+
+	(void)row;
+	for (unsigned i = 0; i < v->n; i++) {
+		struct str p = v->items[i]->text;
+
+		if (p.p[0] != '/' || l->c->programs_n + p.n + 1 > sizeof(l->c->programs)) {
+			diag_error(l->d, v->items[i]->line, v->items[i]->col, "a program that policies may have run is an absolute path (some 50 of them)");
+			return;
+		}
+		memcpy(l->c->programs + l->c->programs_n, p.p, p.n);
+		l->c->programs_n += p.n + 1; /* the octet behind is zero */
+	}
+}
+
+static const struct schema_row source_rows[] = { { "exec", SCHEMA_TEXTS, false, on_programs, NULL, 0, 0 } };
+
+static void on_sources(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct config_load *l = arg;
+
+	(void)row;
+	schema_parse(l->d, v->node, "sources", SCHEMA_ROWS(source_rows), l);
 }
 
 static const struct schema_row top_rows[] = {
@@ -230,7 +261,8 @@ static const struct schema_row top_rows[] = {
 	{ "audit", SCHEMA_LATER, false, NULL, "settings of the log", 0, 0 },
 	{ "workers", SCHEMA_LATER, false, NULL, "settings of workers", 0, 0 },
 	{ "limits", SCHEMA_LATER, false, NULL, "settings of limits", 0, 0 },
-	{ "vault", SCHEMA_LATER, false, NULL, "secrets from Vault", 0, 0 },
+	{ "sources", SCHEMA_MAP, false, on_sources, NULL, 0, 0 },
+	{ "vault", SCHEMA_MAP, false, on_vault, NULL, 0, 0 },
 };
 
 /* Whoever can write it decides which name servers and which CAs are believed. */
@@ -275,7 +307,7 @@ int config_load(struct config *c, const char *file, bool as_root, struct err *er
 	struct arena arena = { 0 };
 	struct buf text = { 0 };
 	struct diag d = { 0 };
-	struct load l = { c, &d, file, false };
+	struct config_load l = { c, &d, file, false };
 	struct yaml_node *root;
 	int fd, ret = -1;
 

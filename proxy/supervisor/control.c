@@ -17,6 +17,7 @@
 
 #include "../../common/base/must.h"
 #include "../../common/placeholder.h"
+#include "../../common/policy/secret_param.h"
 #include "../../common/sys/log.h"
 #include "supervisor.h"
 
@@ -84,11 +85,12 @@ static void drop(struct control_client *cc)
 		if (b->owner == cc)
 			sandbox_revoke(b, "sandbox ended");
 	}
+	secret_ops_drop(s, cc);
 	cas_forget(s);
 	loop_defer(s->loop, free_later, cc);
 }
 
-static void reply(struct control_client *cc, json_t *o)
+void control_reply(struct control_client *cc, json_t *o)
 {
 	char *t = json_dumps(o, JSON_COMPACT);
 
@@ -99,9 +101,9 @@ static void reply(struct control_client *cc, json_t *o)
 	free(t);
 }
 
-static void reply_error(struct control_client *cc, json_int_t id, const char *code, const char *text)
+void control_reply_error(struct control_client *cc, json_int_t id, const char *code, const char *text)
 {
-	reply(cc, json_pack("{s:I,s:{s:s,s:s}}", "id", id, "error", "code", code, "message", text));
+	control_reply(cc, json_pack("{s:I,s:{s:s,s:s}}", "id", id, "error", "code", code, "message", text));
 }
 
 /* What the launcher sets in the sandbox's variables: [secret, part, text] each. */
@@ -124,9 +126,9 @@ void control_registered(struct sandbox *b, const char *error)
 	if (cc == NULL)
 		return;
 	if (error != NULL)
-		reply_error(cc, b->waiter_id, "refused", error);
+		control_reply_error(cc, b->waiter_id, "refused", error);
 	else
-		reply(cc, json_pack("{s:I,s:{s:I,s:o}}", "id", b->waiter_id, "ok", "sandbox", (json_int_t)b->id, "placeholders", placeholders_json(b)));
+		control_reply(cc, json_pack("{s:I,s:{s:I,s:o}}", "id", b->waiter_id, "ok", "sandbox", (json_int_t)b->id, "placeholders", placeholders_json(b)));
 }
 
 /* The descriptor at index `key` of o, taken out of fds; -1 if there is none. */
@@ -179,6 +181,24 @@ static const char *policy_name(const json_t *o)
 	return name != NULL ? name : "";
 }
 
+/* The caller's own Vault: an address, perhaps a namespace and a CA. Its token is among the variables. */
+static bool take_vault(struct generation *g, json_t *v, int *fds, unsigned n)
+{
+	const char *url = json_string_value(json_object_get(v, "address")), *ns = json_string_value(json_object_get(v, "namespace")), *why;
+	struct endpoint e;
+
+	g->vault_ca_fd = take_fd(json_object_get(v, "ca"), "fd", fds, n);
+	if (url == NULL)
+		return v == NULL;
+	if (strlen(url) > 1000 || (ns != NULL && strlen(ns) > 500) || !endpoint_parse(str_of(url), &e, &why))
+		return false;
+	g->vault_url = must_strdup(url);
+	buf_addf(&g->vault, "address=%s%cmethod=token%c", url, 0, 0);
+	if (ns != NULL && ns[0] != 0)
+		buf_addf(&g->vault, "namespace=%s%c", ns, 0);
+	return true;
+}
+
 /* The policy that o brings, with the sources of its secrets. NULL: answered with what is wrong. */
 static struct generation *take_policy(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
 {
@@ -193,27 +213,33 @@ static struct generation *take_policy(struct control_client *cc, json_int_t id, 
 	if (g->table_fd < 0 && name_ok(policy_name(o))) {
 		g->table_fd = folders_table(cc->control->sup, policy_name(o), &err);
 		if (g->table_fd < 0) {
-			reply_error(cc, id, "no_policy", err.text);
+			control_reply_error(cc, id, "no_policy", err.text);
 			goto bad;
 		}
 		snprintf(g->policy, sizeof(g->policy), "%s", policy_name(o));
 		fstat(g->table_fd, &g->seen);
 	}
 	if (g->table_fd < 0) {
-		reply_error(cc, id, "no_policy", "a compiled policy is needed as {\"policy\":{\"fd\":N}}, or {\"policy\":{\"name\":NAME}} of a policy folder");
+		control_reply_error(cc, id, "no_policy", "a compiled policy is needed as {\"policy\":{\"fd\":N}}, or {\"policy\":{\"name\":NAME}} of a policy folder");
+		goto bad;
+	}
+	if (!take_vault(g, json_object_get(o, "vault"), fds, n)) {
+		control_reply_error(cc, id, "bad_vault", "Vault's address (VAULT_ADDR) is https://HOST[:PORT]");
 		goto bad;
 	}
 	json_array_foreach(files, i, e) {
 		const char *path = json_string_value(json_object_get(e, "path"));
-		int fd = take_fd(e, "fd", fds, n);
+		int fd = take_fd(e, "fd", fds, n), dir = take_fd(e, "dir", fds, n);
 
-		if (path == NULL || path[0] != '/' || strlen(path) > 4000 || fd < 0 || g->file_n == SANDBOX_FILES_MAX) {
+		if (path == NULL || (path[0] != '/' && strncmp(path, "credential:", 11) != 0) || strlen(path) > 4000 || (fd < 0 && dir < 0) || g->file_n == SANDBOX_FILES_MAX) {
 			if (fd >= 0)
 				close(fd);
-			reply_error(cc, id, "bad_files", "each of files is {\"path\":\"/P\",\"fd\":N}, at most 32");
+			if (dir >= 0)
+				close(dir);
+			control_reply_error(cc, id, "bad_files", "each of files is {\"path\":\"/P\",\"dir\":N}, its folder, or {\"path\":\"/P\",\"fd\":N}, at most 32");
 			goto bad;
 		}
-		g->files[g->file_n++] = (struct sandbox_file){ must_strdup(path), fd };
+		g->files[g->file_n++] = (struct sandbox_file){ must_strdup(path), fd, dir, json_is_true(json_object_get(e, "follow")) };
 	}
 	return g;
 bad:
@@ -234,13 +260,13 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 	b->meter_fd = -1;
 	b->flags = SANDBOX_CA_FLAGS(cc->ca) | (json_is_true(json_object_get(o, "observe")) || cc->control->sup->start.config.observe ? SANDBOX_OBSERVE : 0);
 	if (name == NULL || !name_ok(name)) {
-		reply_error(cc, id, "bad_name", "a sandbox's name is 1 to 63 of a-z 0-9 - _ . and begins with a letter or digit");
+		control_reply_error(cc, id, "bad_name", "a sandbox's name is 1 to 63 of a-z 0-9 - _ . and begins with a letter or digit");
 		goto bad;
 	}
 	snprintf(b->name, sizeof(b->name), "%s", name);
 	for (struct sandbox *x = cc->control->sup->sandboxes; x != NULL; x = x->next) {
 		if (!x->gone && strcmp(x->name, name) == 0) {
-			reply_error(cc, id, "name_in_use", "a sandbox of this name is running: choose another --name");
+			control_reply_error(cc, id, "name_in_use", "a sandbox of this name is running: choose another --name");
 			goto bad;
 		}
 	}
@@ -258,14 +284,14 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 		if (k == 0 || fd < 0 || b->listener_n == MSG_LISTENERS_MAX || !listener_ok(fd, k) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
 			if (fd >= 0)
 				close(fd);
-			reply_error(cc, id, "bad_sockets", "each of identify.sockets is {\"kind\":K,\"fd\":N} with a socket of that kind that listens, at most 8");
+			control_reply_error(cc, id, "bad_sockets", "each of identify.sockets is {\"kind\":K,\"fd\":N} with a socket of that kind that listens, at most 8");
 			goto bad;
 		}
 		b->kinds[b->listener_n] = (uint8_t)k;
 		b->listeners[b->listener_n++] = fd;
 	}
 	if (b->listener_n == 0) {
-		reply_error(cc, id, "bad_sockets", "register needs listening sockets: {\"identify\":{\"sockets\":[...]}}");
+		control_reply_error(cc, id, "bad_sockets", "register needs listening sockets: {\"identify\":{\"sockets\":[...]}}");
 		goto bad;
 	}
 	b->owner = json_is_true(json_object_get(o, "keep")) ? NULL : cc;
@@ -304,11 +330,11 @@ static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *
 		for (b = s->sandboxes; b != NULL && (b->gone || strcmp(b->name, json_string_value(which)) != 0); b = b->next)
 			;
 	if (b == NULL || b->gone || b->in_force == NULL) {
-		reply_error(cc, id, "no_sandbox", "there is no such sandbox");
+		control_reply_error(cc, id, "no_sandbox", "there is no such sandbox");
 		return;
 	}
 	if (b->reloading) {
-		reply_error(cc, id, "busy", "another policy is on its way to this sandbox");
+		control_reply_error(cc, id, "busy", "another policy is on its way to this sandbox");
 		return;
 	}
 	g = failed == NULL ? take_policy(cc, id, o, fds, n) : NULL;
@@ -340,8 +366,10 @@ static void tell_owner(const struct sandbox *b, const struct generation *g)
 	char *t;
 
 	for (unsigned i = 0; i < g->file_n; i++) {
-		json_array_append_new(files, json_pack("{s:s,s:i}", "path", g->files[i].path, "fd", (int)(1 + i)));
-		fds[1 + i] = g->files[i].fd;
+		bool dir = g->files[i].dir_fd >= 0;
+
+		json_array_append_new(files, json_pack("{s:s,s:i,s:b}", "path", g->files[i].path, dir ? "dir" : "fd", (int)(1 + i), "follow", g->files[i].follow));
+		fds[1 + i] = dir ? g->files[i].dir_fd : g->files[i].fd;
 	}
 	o = json_pack("{s:s,s:I,s:I,s:{s:i},s:b,s:o}", "event", "policy", "sandbox", (json_int_t)b->id, "generation", (json_int_t)g->number, "policy", "fd", 0, "explain_denials",
 		(g->flags & SANDBOX_EXPLAIN_DENIALS) != 0, "files", files);
@@ -387,9 +415,9 @@ void control_reloaded(struct sandbox *b, const struct generation *g, const char 
 	if (cc == NULL)
 		return;
 	if (g == NULL)
-		reply_error(cc, b->reload_id, "refused", error);
+		control_reply_error(cc, b->reload_id, "refused", error);
 	else
-		reply(cc, json_pack("{s:I,s:{s:I,s:I}}", "id", b->reload_id, "ok", "sandbox", (json_int_t)b->id, "generation", (json_int_t)g->number));
+		control_reply(cc, json_pack("{s:I,s:{s:I,s:I}}", "id", b->reload_id, "ok", "sandbox", (json_int_t)b->id, "generation", (json_int_t)g->number));
 }
 
 /* --- what there is ------------------------------------------------------------------------------------------------- */
@@ -420,7 +448,7 @@ static void op_status(struct control_client *cc, json_int_t id)
 		json_object_set_new(w, "spare", json_true());
 		json_array_append_new(roles, w);
 	}
-	reply(cc, json_pack("{s:I,s:{s:i,s:s,s:o,s:o}}", "id", id, "ok", "pid", (int)getpid(), "state", s->start.state_dir, "roles", roles, "sandboxes", boxes));
+	control_reply(cc, json_pack("{s:I,s:{s:i,s:s,s:o,s:o}}", "id", id, "ok", "pid", (int)getpid(), "state", s->start.state_dir, "roles", roles, "sandboxes", boxes));
 }
 
 void control_finished(struct sandbox *b)
@@ -431,14 +459,14 @@ void control_finished(struct sandbox *b)
 	b->waiter = NULL;
 	timer_stop(&b->finish_late);
 	if (cc != NULL)
-		reply(cc, json_pack("{s:I,s:{s:I,s:I}}", "id", b->waiter_id, "ok", "requests", requests, "refused", refused));
+		control_reply(cc, json_pack("{s:I,s:{s:I,s:I}}", "id", b->waiter_id, "ok", "requests", requests, "refused", refused));
 	sandbox_revoke(b, "sandbox ended");
 }
 
 void control_stop(struct sandbox *b, const char *reason)
 {
 	if (b->owner != NULL)
-		reply(b->owner, json_pack("{s:s,s:s}", "event", "stop", "reason", reason));
+		control_reply(b->owner, json_pack("{s:s,s:s}", "event", "stop", "reason", reason));
 }
 
 static void on_finish_late(struct timer *t) { control_finished((struct sandbox *)((char *)t - offsetof(struct sandbox, finish_late))); }
@@ -463,11 +491,11 @@ static void handle(struct control_client *cc, const char *text, size_t len, int 
 	json_int_t id;
 
 	if (!json_is_object(o)) {
-		reply_error(cc, 0, "bad_json", "one JSON object a message");
+		control_reply_error(cc, 0, "bad_json", "one JSON object a message");
 		goto out;
 	}
 	if (json_object_get(o, "hello") != NULL) {
-		reply(cc, json_pack("{s:i,s:[s,s,s,s,s],s:s}", "v", 1, "features", "register", "revoke", "reload", "status", "stop", "version", SP_VERSION));
+		control_reply(cc, json_pack("{s:i,s:[s,s,s,s,s],s:s}", "v", 1, "features", "register", "revoke", "reload", "status", "stop", "version", SP_VERSION));
 		goto out;
 	}
 	op = json_string_value(json_object_get(o, "op"));
@@ -475,14 +503,14 @@ static void handle(struct control_client *cc, const char *text, size_t len, int 
 	if (s->shutting_down) {
 		drop(cc); /* who finds the connection closed asks the next gateway */
 	} else if (op == NULL) {
-		reply_error(cc, id, "bad_request", "op is missing");
+		control_reply_error(cc, id, "bad_request", "op is missing");
 	} else if (strcmp(op, "register") == 0) {
 		op_register(cc, id, o, fds, n);
 	} else if (strcmp(op, "revoke") == 0 || strcmp(op, "finish") == 0) {
 		struct sandbox *b = sandbox_find(s, (uint32_t)json_integer_value(json_object_get(o, "sandbox")));
 
 		if (b == NULL) {
-			reply_error(cc, id, "no_sandbox", "there is no such sandbox");
+			control_reply_error(cc, id, "no_sandbox", "there is no such sandbox");
 		} else if (strcmp(op, "finish") == 0 && b->answered && !b->finishing) {
 			op_finish(cc, id, b);
 		} else {
@@ -490,17 +518,19 @@ static void handle(struct control_client *cc, const char *text, size_t len, int 
 				control_finished(b);
 			else
 				sandbox_revoke(b, "sandbox ended");
-			reply(cc, json_pack("{s:I,s:{}}", "id", id, "ok"));
+			control_reply(cc, json_pack("{s:I,s:{}}", "id", id, "ok"));
 		}
 	} else if (strcmp(op, "reload") == 0) {
 		op_reload(cc, id, o, fds, n);
 	} else if (strcmp(op, "status") == 0) {
 		op_status(cc, id);
+	} else if (strcmp(op, "secret") == 0) {
+		secret_op(s, cc, id, o);
 	} else if (strcmp(op, "stop") == 0) {
-		reply(cc, json_pack("{s:I,s:{}}", "id", id, "ok"));
+		control_reply(cc, json_pack("{s:I,s:{}}", "id", id, "ok"));
 		supervisor_shutdown(s);
 	} else {
-		reply_error(cc, id, "unknown_op", "this gateway does not know that op");
+		control_reply_error(cc, id, "unknown_op", "this gateway does not know that op");
 	}
 out:
 	json_decref(o);
@@ -532,7 +562,7 @@ static void on_client(struct watch *w, uint32_t events)
 	if (n <= 0) /* the end, or an empty message, which may have brought descriptors */
 		drop(cc);
 	else if (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-		reply_error(cc, 0, "too_large", "a message is at most 64 KiB with 64 descriptors");
+		control_reply_error(cc, 0, "too_large", "a message is at most 64 KiB with 64 descriptors");
 	else
 		handle(cc, buf, (size_t)n, fds, fd_n);
 	for (unsigned i = 0; i < fd_n; i++)

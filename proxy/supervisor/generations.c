@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -36,7 +37,7 @@ struct generation *generation_new(void)
 {
 	struct generation *g = must_calloc(1, sizeof(*g));
 
-	g->table_fd = g->env_fd = -1;
+	g->table_fd = g->env_fd = g->vault_ca_fd = -1;
 	return g;
 }
 
@@ -50,9 +51,16 @@ void generation_free(struct generation *g)
 	if (g->env_fd >= 0)
 		close(g->env_fd);
 	for (unsigned i = 0; i < g->file_n; i++) {
-		close(g->files[i].fd);
+		if (g->files[i].fd >= 0)
+			close(g->files[i].fd);
+		if (g->files[i].dir_fd >= 0)
+			close(g->files[i].dir_fd);
 		free(g->files[i].path);
 	}
+	if (g->vault_ca_fd >= 0)
+		close(g->vault_ca_fd);
+	free(g->vault_url);
+	buf_fini(&g->vault);
 	free(g);
 }
 
@@ -63,10 +71,15 @@ void generation_keep_sources(struct generation *g, const struct generation *now,
 	if (env)
 		g->env_fd = copy_fd(now->env_fd);
 	for (unsigned i = 0; files && i < now->file_n; i++) {
-		int fd = copy_fd(now->files[i].fd);
+		int fd = copy_fd(now->files[i].fd), dir = copy_fd(now->files[i].dir_fd);
 
-		if (fd >= 0)
-			g->files[g->file_n++] = (struct sandbox_file){ must_strdup(now->files[i].path), fd };
+		if (fd >= 0 || dir >= 0)
+			g->files[g->file_n++] = (struct sandbox_file){ must_strdup(now->files[i].path), fd, dir, now->files[i].follow };
+	}
+	if (env && g->vault_url == NULL && now->vault_url != NULL) { /* with the token, which is a variable */
+		g->vault_url = must_strdup(now->vault_url);
+		buf_adds(&g->vault, buf_str(&now->vault));
+		g->vault_ca_fd = copy_fd(now->vault_ca_fd);
 	}
 }
 
@@ -272,7 +285,7 @@ static void on_checker_end(struct watch *w, uint32_t events)
 		/* a crash of the checker is a refusal */
 		if (WIFSIGNALED(status))
 			log_error("the checker of sandbox %s ended by signal %d%s", b->name, WTERMSIG(status), WTERMSIG(status) == SIGSYS ? " (a system call outside its row)" : "");
-		refuse(g, n > GENERATION_DIGEST_LEN + SIGNATURE_KEY_LEN ? beyond(said, (size_t)n) : "the compiled policy is damaged or of another format version: it is refused. Compile it again with `sallyport policy compile`");
+		refuse(g, WIFEXITED(status) && WEXITSTATUS(status) == 2 && n > 0 ? beyond(said, (size_t)n) : "the compiled policy is damaged or of another format version: it is refused. Compile it again with `sallyport policy compile`");
 		return;
 	}
 	memcpy(g->digest, said, GENERATION_DIGEST_LEN);
@@ -293,7 +306,6 @@ int generation_seal(int fd, struct err *err)
 	struct stat st;
 	int out = memfd_create("sallyport-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	off_t off = 0;
-	char buf[65536];
 
 	if (out < 0)
 		return err_errno(err, "memfd");
@@ -302,13 +314,10 @@ int generation_seal(int fd, struct err *err)
 		goto bad;
 	}
 	while (off < st.st_size) {
-		ssize_t n = pread(fd, buf, (size_t)(st.st_size - off) < sizeof(buf) ? (size_t)(st.st_size - off) : sizeof(buf), off);
-
-		if (n <= 0 || write(out, buf, (size_t)n) != n) {
+		if (sendfile(out, fd, &off, (size_t)(st.st_size - off)) <= 0) { /* off goes on; shorter now: never more than there was */
 			err_set(err, EIO, "the compiled policy cannot be copied");
 			goto bad;
 		}
-		off += n;
 	}
 	if (fcntl(out, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
 		err_errno(err, "cannot seal the compiled policy");

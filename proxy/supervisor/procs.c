@@ -66,6 +66,17 @@ bool proc_say(struct proc *p, enum msg_type type, uint32_t generation, const voi
 	return false;
 }
 
+/* Where Vault is, to the dialer; how to log in, to secrets. sandbox 0: the gateway's own. */
+static void say_vault(struct proc *p, const struct msg_sandbox_ref *ref, struct str urls, struct str text, int ca_fd)
+{
+	if (text.n == 0)
+		return;
+	if (p->role == ROLE_DIALER)
+		proc_say(p, MSG_SOURCES, ref->generation, ref, sizeof(*ref), urls.p, urls.n, NULL, 0);
+	else
+		proc_say(p, MSG_VAULT, ref->generation, ref, sizeof(*ref), text.p, text.n, &ca_fd, ca_fd >= 0 ? 1 : 0);
+}
+
 static void send_start(struct proc *p)
 {
 	struct supervisor *s = p->sup;
@@ -90,6 +101,9 @@ static void send_start(struct proc *p)
 		break;
 	case ROLE_SECRETS:
 		fds[n++] = s->start.placeholder_key_fd;
+		fds[n++] = s->start.trust_fd;
+		if (s->start.accessors_fd >= 0)
+			fds[n++] = s->start.accessors_fd;
 		break;
 	case ROLE_WORKER:
 		fds[n++] = s->start.trust_fd;
@@ -115,6 +129,10 @@ static void send_start(struct proc *p)
 		close(credentials);
 	if (p->role == ROLE_CA)
 		cas_tell_rest(p);
+	if (p->role == ROLE_SECRETS)
+		secret_revocations(s, p);
+	if (p->role == ROLE_SECRETS || p->role == ROLE_DIALER)
+		say_vault(p, &(struct msg_sandbox_ref){ 0, 0 }, str_of(s->start.config.vault.urls), str_mk(s->start.config.vault.text, s->start.config.vault.n), s->start.vault_ca_fd);
 }
 
 static void say_sandbox(struct proc *p, struct sandbox *b, struct generation *g)
@@ -144,8 +162,10 @@ static void say_sandbox(struct proc *p, struct sandbox *b, struct generation *g)
 		if (g->env_fd >= 0)
 			proc_say(p, MSG_SANDBOX_ENV, g->number, &ref, sizeof(ref), NULL, 0, &g->env_fd, 1);
 		for (unsigned i = 0; i < g->file_n; i++)
-			proc_say(p, MSG_SANDBOX_FILE, g->number, &ref, sizeof(ref), g->files[i].path, strlen(g->files[i].path), &g->files[i].fd, 1);
+			look_first(p, &ref, &g->files[i]);
 	}
+	if (p->role == ROLE_SECRETS || p->role == ROLE_DIALER)
+		say_vault(p, &ref, str_of(g->vault_url), buf_str(&g->vault), g->vault_ca_fd);
 	g->told |= 1u << p->role;
 	proc_say(p, MSG_SANDBOX, g->number, &m, sizeof(m), NULL, 0, fds, n);
 	b->told |= 1u << p->role;
@@ -363,6 +383,15 @@ static void on_role(struct ipc *c, const struct ipc_msg *m)
 	case MSG_PLACEHOLDERS:
 		about_sandbox(p, m);
 		break;
+	case MSG_FILE_LOOK:
+		look_for_file(s, p, m);
+		break;
+	case MSG_EXECUTE:
+		program_run(s, p, m);
+		break;
+	case MSG_SECRET_TOLD:
+		secret_told(s, m);
+		break;
 	default:
 		break;
 	}
@@ -506,6 +535,8 @@ void proc_start(struct proc *p)
 	}
 	if (p->role == ROLE_AUDIT || p->role == ROLE_SECRETS)
 		link_pair(proc_shared(s, ROLE_SECRETS), proc_shared(s, ROLE_AUDIT), 0);
+	if (p->role == ROLE_DIALER || p->role == ROLE_SECRETS)
+		link_pair(proc_shared(s, ROLE_SECRETS), proc_shared(s, ROLE_DIALER), 0);
 	if (p->role == ROLE_AUDIT)
 		supervisor_events_flush(s);
 	tell_more(p);

@@ -24,6 +24,7 @@
 #include "../../common/policy/image.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
+#include "../../common/sys/pathcheck.h"
 #include "../../common/sys/statedir.h"
 #include "supervisor.h"
 
@@ -67,7 +68,7 @@ static int put(char out[4096], struct err *err, const char *a, const char *b)
 }
 
 /* The state's directory, and that of the socket: beside the state when it was named, else where the system keeps sockets. */
-static int find_dirs(struct startup *s, const char *arg, struct err *err)
+int startup_dirs(struct startup *s, const char *arg, struct err *err)
 {
 	const char *env = getenv("SALLYPORT_STATE"), *run = getenv("XDG_RUNTIME_DIR");
 	bool named = arg != NULL || (env != NULL && env[0]);
@@ -92,7 +93,7 @@ static int find_dirs(struct startup *s, const char *arg, struct err *err)
 
 static int open_dirs(struct startup *s, const char *arg, struct err *err)
 {
-	if (find_dirs(s, arg, err) < 0 || make_path(s->state_dir, err) < 0 || make_path(s->run_dir, err) < 0)
+	if (startup_dirs(s, arg, err) < 0 || make_path(s->state_dir, err) < 0 || make_path(s->run_dir, err) < 0)
 		return -1;
 	s->state_fd = open(s->state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (s->state_fd < 0)
@@ -325,6 +326,26 @@ int startup_open_credentials(const struct startup *s, struct err *err)
 	return fd;
 }
 
+/* With Vault: the file of accessors, and what its certificate is verified with. */
+static int open_vault(struct startup *s, struct err *err)
+{
+	const struct config_vault *v = &s->config.vault;
+	const char *credentials = getenv("CREDENTIALS_DIRECTORY");
+
+	s->accessors_fd = s->vault_ca_fd = -1;
+	if (credentials != NULL && credentials[0] == '/' && strlen(credentials) < sizeof(s->credentials))
+		snprintf(s->credentials, sizeof(s->credentials), "%s", credentials);
+	if (v->n == 0)
+		return 0;
+	s->accessors_fd = openat(s->state_fd, "vault.accessors", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (s->accessors_fd < 0)
+		return err_errno(err, "cannot open %s/vault.accessors", s->state_dir);
+	if (v->ca[0] == 0)
+		return 0;
+	s->vault_ca_fd = path_open_trusted(v->ca, true, "Vault's ca", err);
+	return s->vault_ca_fd < 0 ? -1 : 0;
+}
+
 /* The system's name servers: only the nameserver lines count. */
 static void read_resolv_conf(char dns[DNS_TEXT_MAX])
 {
@@ -376,7 +397,7 @@ int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, s
 	s->program_dir_fd = open(self[0] ? self : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (s->program_dir_fd < 0)
 		return err_errno(err, "cannot open %s", self);
-	if (open_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, audit_uid, err) < 0 || open_placeholder_key(s, err) < 0 || pack_trust(s, err) < 0)
+	if (open_dirs(s, state_arg, err) < 0 || lock_state(s, err) < 0 || open_ca(s, err) < 0 || open_audit(s, audit_uid, err) < 0 || open_placeholder_key(s, err) < 0 || pack_trust(s, err) < 0 || open_vault(s, err) < 0)
 		return -1;
 	if (s->config.proxy_credentials[0] != 0) {
 		int fd = startup_open_credentials(s, err);

@@ -29,6 +29,7 @@
 #define IDLE_FIRST_MS 20000 /* started for a run that has not registered yet */
 #define ENDING_STEP_MS 10
 #define WORKERS_END_MS 1500
+#define SECRETS_END_MS 3000
 #define AUDIT_END_MS 5000
 #define EVENTS_MAX 256
 
@@ -94,11 +95,20 @@ void supervisor_admin(struct supervisor *s, struct str sandbox, const struct gen
 static void on_ending(struct timer *t)
 {
 	struct supervisor *s = (struct supervisor *)((char *)t - offsetof(struct supervisor, ending));
-	struct proc *audit = proc_shared(s, ROLE_AUDIT);
+	struct proc *audit = proc_shared(s, ROLE_AUDIT), *secrets = proc_shared(s, ROLE_SECRETS);
 	uint64_t waited = loop_now_ms(s->loop) - s->ending_ms;
 
 	if (!s->audit_told) {
-		if (s->workers > 0 && waited < WORKERS_END_MS)
+		if (!s->secrets_told && s->workers > 0 && waited < WORKERS_END_MS)
+			goto later;
+		/* secrets gives back what it had from Vault; it needs the dialer for that */
+		if (!s->secrets_told) {
+			s->secrets_told = true;
+			s->ending_ms = loop_now_ms(s->loop);
+			waited = 0;
+			proc_say(secrets, MSG_SHUTDOWN, 0, NULL, 0, NULL, 0, NULL, 0);
+		}
+		if (secrets->child.pid != 0 && waited < SECRETS_END_MS)
 			goto later;
 		for (size_t i = 0; i < SHARED_ROLES; i++)
 			if (&s->shared[i] != audit)
@@ -223,7 +233,7 @@ static int serve(struct supervisor *s, const char *config, const char *state, st
 	/* what the operator's umask or groups are is no matter: nothing here is for others */
 	umask(077);
 	if (confine_drop_groups(err) < 0 || config_load(&s->start.config, config, s->start.as_root, err) < 0 ||
-		startup_prepare(&s->start, state, proc_uid(s, ROLE_AUDIT, 0), err) < 0)
+		startup_prepare(&s->start, state, proc_uid(s, ROLE_AUDIT, 0), err) < 0 || programs_prepare(&s->start, err) < 0)
 		return -1;
 	if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
 		rl.rlim_cur = rl.rlim_max;
@@ -240,6 +250,7 @@ static int serve(struct supervisor *s, const char *config, const char *state, st
 		control_close(s->control);
 		return -1;
 	}
+	programs_watch(s);
 	start_roles(s);
 	if (s->start.system_dns)
 		timer_start(s->loop, &s->dns, DNS_LOOK_MS, on_dns);

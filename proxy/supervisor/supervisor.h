@@ -8,6 +8,9 @@
  *
  *   startup.c     state directory, lock, CA, trust anchors
  *   config.c      gateway.yaml
+ *   looks.c       files that secrets asks for
+ *   programs.c    programs that policies have run
+ *   secret_ops.c  secret check, revoke, forget
  *   procs.c       processes: start, what each is told, restart
  *   sandboxes.c   sandboxes: their worker, their end
  *   generations.c their policies: check, replacement, retirement
@@ -49,6 +52,14 @@ struct config { /* gateway.yaml */
 	unsigned signer_n;
 	struct folder folders[FOLDERS_MAX];
 	unsigned folder_n;
+	char programs[4000]; /* that policies may have run, PATH\0...: `sources: { exec }` */
+	size_t programs_n;
+	struct config_vault {
+		char text[8000]; /* NAME=value\0..., for secrets; n 0: no Vault */
+		size_t n;
+		char urls[4000]; /* a line each, for the dialer */
+		char ca[4096];   /* PEM file; empty: the gateway's trust anchors */
+	} vault;
 };
 /* file NULL: the default place, where absence is no error. Errors name file, line and column. */
 int config_load(struct config *c, const char *file, bool as_root, struct err *err);
@@ -65,7 +76,8 @@ struct ca_files { /* one CA, by descriptor: cas.c */
 struct startup { /* what the start found, all of it opened before work begins */
 	char state_dir[4096], run_dir[4096];
 	int state_fd, run_fd, lock_fd, program_dir_fd;
-	int audit_dir_fd, chain_key_fd, placeholder_key_fd, trust_fd;
+	int audit_dir_fd, chain_key_fd, placeholder_key_fd, trust_fd, accessors_fd, vault_ca_fd, programs_fd; /* the last three: -1 without Vault, without programs */
+	char credentials[4096]; /* $CREDENTIALS_DIRECTORY, or empty */
 	int boundary_fd; /* config.boundary, compiled; -1: none */
 	struct ca_files *cas; /* newest first; one at least */
 	struct config config;
@@ -77,6 +89,8 @@ int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, s
 
 /* The file that holds them, or -1: it cannot be opened, or others may read it. */
 int startup_open_credentials(const struct startup *s, struct err *err);
+/* Only where they are: state_dir and run_dir are filled. */
+int startup_dirs(struct startup *s, const char *state_arg, struct err *err);
 /* Reads the system's name servers again. True: they are others now. */
 bool startup_dns_changed(struct startup *s);
 
@@ -97,8 +111,9 @@ struct proc {
 	struct sandbox *sandbox; /* worker: whose; NULL: the warm spare */
 };
 struct sandbox_file {
-	char *path;
-	int fd;
+	char *path; /* absolute, or credential:NAME */
+	int fd, dir_fd; /* -1: not given. dir_fd: the folder that it is looked for in, each time anew */
+	bool follow;
 };
 struct checker { /* one table's check */
 	struct child child;
@@ -117,6 +132,9 @@ struct generation { /* generations.c */
 	uint8_t digest[GENERATION_DIGEST_LEN];
 	struct sandbox_file files[SANDBOX_FILES_MAX];
 	unsigned file_n;
+	char *vault_url;  /* its caller's own Vault; NULL: none */
+	struct buf vault; /* NAME=value\0..., for secrets */
+	int vault_ca_fd;
 	unsigned told, acks; /* bit per role: was sent it; has it in force */
 	char policy[MSG_NAME_MAX]; /* its name in the policy folders; "": it was brought */
 	struct stat seen;          /* of that file */
@@ -165,8 +183,14 @@ struct supervisor {
 	unsigned event_n;
 	struct timer idle_end, ending, dns, folders_due;
 	struct watch folders_watch;
+	struct watch programs;   /* the process that runs them */
+	unsigned programs_busy;
+	struct revocation *revocations;
+	struct secret_op *secret_ops;
+	uint64_t secret_op_number;
+	unsigned secret_op_n;
 	uint64_t ending_ms;
-	bool shutting_down, audit_told;
+	bool shutting_down, secrets_told, audit_told;
 };
 int supervisor_main(int argc, char **argv);
 void supervisor_shutdown(struct supervisor *s);
@@ -231,6 +255,22 @@ int folders_open(struct supervisor *s, struct err *err);
 int folders_table(const struct supervisor *s, const char *name, struct err *err);
 void folders_look(struct supervisor *s); /* sandboxes whose policy has another table now get it */
 
+/* looks.c */
+void look_first(struct proc *p, const struct msg_sandbox_ref *ref, const struct sandbox_file *f); /* p is told of it as it is now, if it is there */
+void look_for_file(struct supervisor *s, struct proc *p, const struct ipc_msg *m); /* FILE_LOOK of p, which is secrets */
+
+/* programs.c */
+int programs_prepare(struct startup *s, struct err *err); /* before the supervisor gives anything up */
+void programs_watch(struct supervisor *s);
+void program_run(struct supervisor *s, struct proc *p, const struct ipc_msg *m); /* EXECUTE of p, which is secrets */
+
+/* secret_ops.c */
+void secret_op(struct supervisor *s, struct control_client *cc, json_int_t id, json_t *o);
+void secret_told(struct supervisor *s, const struct ipc_msg *m); /* SECRET_TOLD */
+void secret_revocations(struct supervisor *s, struct proc *p); /* p, which is secrets, is started anew */
+void secret_ops_drop(struct supervisor *s, const struct control_client *cc); /* it is gone */
+int secret_main(int argc, char **argv); /* the command */
+
 /* cas.c */
 int cas_open(struct startup *s, struct err *err); /* the one that is there */
 uint16_t cas_newest(struct supervisor *s);        /* looks whether it was rotated; the number of the one for new sandboxes */
@@ -246,6 +286,8 @@ void control_stop(struct sandbox *b, const char *reason); /* its launcher is tol
 void control_close(struct control *c); /* no new callers; those that are there keep their connection */
 void control_registered(struct sandbox *b, const char *error); /* NULL: in force */
 void control_reloaded(struct sandbox *b, const struct generation *g, const char *error); /* g is in force, or error says why none is */
+void control_reply(struct control_client *cc, json_t *o); /* o is taken */
+void control_reply_error(struct control_client *cc, json_int_t id, const char *code, const char *text);
 size_t control_clients(const struct control *c);
 bool control_uses_ca(const struct control *c, uint16_t number); /* a caller may still register a sandbox with it */
 #endif

@@ -201,6 +201,17 @@ void creds_released(struct creds *c, const struct ipc_msg *m)
 	wake(c, e);
 }
 
+void creds_withdrawn(struct creds *c, const struct table *t, uint32_t secret_index)
+{
+	for (struct cred *e = c->list; e != NULL; e = e->next) {
+		if (e->table != t || e->secret_index != secret_index)
+			continue;
+		secret_free(e->value);
+		e->value = NULL;
+		e->failed_until_ms = 0;
+	}
+}
+
 void creds_link_lost(struct creds *c)
 {
 	for (struct cred *e = c->list; e != NULL; e = e->next) {

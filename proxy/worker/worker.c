@@ -68,6 +68,14 @@ void worker_request_id(struct worker *w, char out[33])
 	snprintf(out, 33, "%s%08x", w->id_prefix, w->id_next++);
 }
 
+static void withdrawn(struct worker *w, const struct ipc_msg *m)
+{
+	const struct policy_gen *g = policy_of_generation(w, m->generation);
+
+	if (g != NULL)
+		creds_withdrawn(w->creds, g->table, ((const struct msg_withdraw *)(const void *)m->data)->secret_index);
+}
+
 /* --- links --------------------------------------------------------------------------------------------------------- */
 
 static void on_peer(struct ipc *c, const struct ipc_msg *m)
@@ -119,6 +127,9 @@ static void on_peer(struct ipc *c, const struct ipc_msg *m)
 		break;
 	case MSG_RELEASED:
 		creds_released(w->creds, m);
+		break;
+	case MSG_WITHDRAW:
+		withdrawn(w, m);
 		break;
 	default:
 		reporter_message(w->rep, m);

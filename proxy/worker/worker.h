@@ -144,6 +144,7 @@ enum secret_state creds_get(struct creds *c, struct exchange *x, const struct de
 void creds_released(struct creds *c, const struct ipc_msg *m);
 void creds_link_lost(struct creds *c);
 void creds_table_gone(struct creds *c, const struct table *t); /* values in use under it are dropped */
+void creds_withdrawn(struct creds *c, const struct table *t, uint32_t secret_index); /* its value is not used any more */
 struct scrub_ref *creds_scrub(struct creds *c);
 void creds_scrub_done(struct scrub_ref *r);
 void creds_take_placeholders(struct creds *c, struct str list); /* all of them, anew */

@@ -111,6 +111,12 @@ assert len(by) == 4 and all(p["name"] == "reload" and by[p["generation"]] == p["
 assert {p["generation"] for c, p in seen if c == 403} == {done[0]["generation"]}, seen
 P
 
+for i in 1 2 3 4 5 6 7 8 9; do policy "$POL/agent.yaml" "GET /v1/$i"; done
+policy "$POL/agent.yaml" "GET /v1/echo"
+last() { [ "$(say get /v1/echo)" = "200 200" ]; }
+check "of many changes at once the last one counts" wait_for 20 last
+is "as it is" "$(say get /v1/hello)" "403 403"
+
 # --- under load
 policy "$POL/agent.yaml" "GET /v1/**" "GET /a"
 say load >/dev/null

@@ -122,7 +122,7 @@ if part == "tcp":
         say(x == LAST, "%s: the last words of a server that resets are delivered" % way, x); s.close()
         s = to("resets.test", 2226); s.sendall(b"quit"); x = got(upto_end, s); say(x == "ConnectionResetError", "%s: a reset is a reset" % way, x)
         s = to("blast.test", 2227); x = upto_end(s); say(hashlib.sha256(x).digest() == hashlib.sha256(blob(BIG)).digest(), "%s: %d MiB down are whole" % (way, BIG >> 20), len(x))
-        s = to("sink.test", 2228); s.sendall(blob(BIG)); s.close(); say(True, "%s: %d MiB up were sent" % (way, BIG >> 20))
+        s = to("sink.test", 2228); s.sendall(blob(BIG)); s.shutdown(socket.SHUT_WR); x = got(upto_end, s); say(x == b"", "%s: %d MiB up are taken to the end" % (way, BIG >> 20), x)
     s = connect("banner.test", 2222, b"early"); x = b""
     while len(x) < 23: x += s.recv(100)
     say(x == b"SSH-2.0-test_1.0\r\nearly", "G02 what came with CONNECT is passed on behind the 200", x)
@@ -186,6 +186,17 @@ elif part == "tls":
     s = socket.create_connection(("127.0.0.1", 3128)); s.sendall(b"GET http://pinned.test:443/ HTTP/1.1\r\nHost: pinned.test:443\r\nConnection: close\r\n\r\n"); x = upto_end(s); say(b"destination_denied" in x, "I7 absolute-form finds no way there either", x[:200])
 elif part == "hold":
     s = direct("banner.test", 2222); s.recv(10); open("held", "w").close(); got(s.recv, 1000); got(s.recv, 10)
+elif part == "watch": # its policy changes meanwhile
+    s, k, p = direct("banner.test", 2222), connect("keep.test", 2234), connect("pinned.test", 443); s.recv(100); k.recv(100)
+    t = ssl.create_default_context(cafile="upca.pem").wrap_socket(p, server_hostname="pinned.test")
+    open("watching", "w").close(); s.settimeout(60); t.settimeout(60)
+    x = got(s.recv, 10); at = time.time(); late = at - os.stat("changed").st_mtime; say(x == "ConnectionResetError" and late < 3, "a tunnel whose rule is gone is reset within a second or so: %.2f s" % late, x)
+    x = got(t.recv, 10); say(x in ("ConnectionResetError", "SSLEOFError", b""), "so is TLS that is no longer passed through", x)
+    k.sendall(b"ping"); x = got(k.recv, 10); say(x == b"ping", "one that is still allowed goes on", x)
+    k.close(); x = None
+    try: connect("banner.test", 2222)
+    except PermissionError as e: x = str(e)
+    say(x is not None and "destination_denied" in x, "a new one is refused", x)
 elif part == "idle":
     s = direct("idle.test", 2232); s.settimeout(30); x = s.recv(10), got(s.recv, 10); say(x == (b"here", b""), "an idle tunnel ends", x)
     s = direct("total.test", 2233); s.settimeout(30); x = s.recv(10); n = 0

@@ -40,6 +40,7 @@ t() { # HOST PORT-INSIDE ORIGIN-PORT [MORE]
 	t stuck.test 2229 "$(port stuck)"
 	t far.test 2230 "$CLOSED"
 	printf '  - host: far.test\n    protocol: tcp\n    ports: [2231]\n    connect: 169.254.169.254:80\n    addresses: [169.254.0.0/16]\n    allow: tunnel\n'
+	t keep.test 2234 "$(port banner)"
 	t idle.test 2232 "$(port closed)" 'limits: { idle: 1s }'
 	t total.test 2233 "$(port banner)" 'limits: { total: 2s }'
 	t redis.test 6379 "${REDIS:-1}"
@@ -85,6 +86,30 @@ else
 fi
 part idle
 check "the origin saw the end" wait_for 5 grep -q '^ended clean' "$T/seen"
+# --- the policy changes while they are open
+mkdir "$T/pol"
+chmod 777 "$WORK" # root's sandbox has a user of its own
+cp "$WORK/policy.yaml" "$T/pol/agent.yaml"
+cp "$T/upca.pem" "$T/pol/"
+chmod 644 "$T"/pol/*
+(cd "$WORK" && timeout 100 "$SP" run --policy "$T/pol/agent.yaml" -- python3 -W ignore tunnel.py watch) >"$T/said.watch" 2>"$T/err.watch" &
+watcher=$!
+wait_for 30 test -e "$WORK/watching" || not_ok "the tunnels open" "$(cat "$T/err.watch")"
+python3 - "$T/pol/agent.yaml" <<'P'
+import os, re, sys
+s = open(sys.argv[1]).read()
+s = re.sub(r"  - host: banner\.test\n(    .*\n)*", "", s)
+s = s.replace("    tls: { passthrough: true }\n    allow: tunnel\n", "    tls: { ca: ./upca.pem }\n    allow: [ \"GET /**\" ]\n")
+open(sys.argv[1] + ".new", "w").write(s); os.chmod(sys.argv[1] + ".new", 0o644)
+P
+touch "$WORK/changed"
+mv "$T/pol/agent.yaml.new" "$T/pol/agent.yaml"
+wait "$watcher"
+check "watch: the client ends well" test $? = 0
+while read -r line; do
+	case $line in ok\ *) ok "${line#ok }" ;; not\ ok\ *) not_ok "${line#not ok }" ;; esac
+done <"$T/said.watch"
+check "four things were said" test "$(grep -c '^ok\|^not ok' "$T/said.watch")" = 4
 run grep -c BEGIN /run/sallyport/ca.pem >"$T/roots"
 check "who verifies by itself finds the public roots inside" test "$(cat "$T/roots")" -gt 20
 run python3 -W ignore tunnel.py hold >"$T/out" 2>&1 &
@@ -98,7 +123,7 @@ records | grep '"kind":"connection"' >"$T/conn"
 rec() { grep -F "\"hostname\":\"$1\"" "$T/conn" | grep -F "$2"; }
 check "a record for each tunnel, with its rule and address" bash -c "grep banner.test '$T/conn' | grep '\"uid\":\"banner.test:2222:allow:tunnel\"' | grep '\"decision\":\"allow\"' | grep '\"inspected\":false' | grep -q '\"ip\":\"127.0.0.1\"'"
 check "with its octets" bash -c "grep count.test '$T/conn' | grep -q '\"bytes_in\":100000,\"bytes_out\":10'"
-for r in idle:idle.test total:total.test upstream_reset:resets.test closed:count.test; do check "a record says ${r%%:*}" bash -c "grep '${r#*:}' '$T/conn' | grep -q '\"reason\":\"${r%%:*}\"'"; done
+for r in idle:idle.test total:total.test policy_changed:banner.test policy_changed:pinned.test upstream_reset:resets.test closed:count.test; do check "a record says ${r%%:*}" bash -c "grep '${r#*:}' '$T/conn' | grep -q '\"reason\":\"${r%%:*}\"'"; done
 check "UT08 passed-through TLS: host, SNI, octets, not inspected" bash -c "grep '\"hostname\":\"pinned.test\"' '$T/conn' | grep '\"sni\":\"pinned.test\"' | grep '\"inspected\":false' | grep -q '\"bytes_out\":[1-9]'"
 check "G06 UT08 a mismatch is a finding" bash -c "cat '$STATE'/audit/audit*.jsonl | grep identity_mismatch | grep pinned.test | grep -q other.test"
 check "a refused dial is recorded with its cause" bash -c "grep far.test '$T/conn' | grep -q 'upstream_unreachable' && grep far.test '$T/conn' | grep -q '169.254.169.254'"

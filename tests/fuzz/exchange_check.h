@@ -22,7 +22,7 @@ struct check {	       /* of one pipe */
 	struct buf in; /* not looked at yet */
 	/* HTTP/1.1 of requests */
 	size_t scan;
-	bool in_body;
+	bool in_body, opaque; /* opaque: a WebSocket is asked for, and what follows is not HTTP */
 	struct h1_body body;
 	/* HTTP/2 */
 	bool preface;
@@ -63,7 +63,7 @@ static void no_secret(const void *p, size_t n) { MUST(memmem(p, n, SECRET_TEXT, 
 
 static void check_record(const struct buf *fields)
 {
-	struct str s, kind = STR_NONE, id = STR_NONE, code = STR_NONE, method = STR_NONE, path = STR_NONE;
+	struct str s, kind = STR_NONE, id = STR_NONE, code = STR_NONE, reason = STR_NONE, method = STR_NONE, path = STR_NONE;
 	enum record_tag t;
 	size_t off = 0;
 	uint64_t u;
@@ -79,6 +79,8 @@ static void check_record(const struct buf *fields)
 			id = s;
 		else if (t == REC_CODE)
 			code = s;
+		else if (t == REC_REASON)
+			reason = s;
 		else if (t == REC_METHOD)
 			method = s;
 		else if (t == REC_PATH)
@@ -94,6 +96,8 @@ static void check_record(const struct buf *fields)
 	C->state[i] = 1;
 	C->records++;
 	snprintf(C->code, sizeof(C->code), "%.*s", (int)code.n, code.n ? code.p : "");
+	if (str_eq(reason, STR("policy_changed"))) /* a WebSocket that was allowed, until its rule went */
+		code = STR_NONE;
 	if (!str_eq(code, STR("policy_denied")) && !str_eq(code, STR("destination_denied")) && !str_eq(code, STR("identity_mismatch")))
 		key_of(method, path)->recorded++;
 }
@@ -106,6 +110,10 @@ static void check_request(const struct pipe *p, struct str method, struct str ta
 	struct str path = q < 0 ? target : str_mk(target.p, (size_t)q);
 	bool ok = str_starts(path, STR("/ok/")) || str_eq(path, STR("/ok"));
 
+	if (p->name == NAME_A && str_starts(path, STR("/ws")) && (str_eq(method, STR("GET")) || str_eq(method, STR("CONNECT")))) {
+		ok = true;
+		method = STR("WEBSOCKET");
+	}
 	if (p->name == NAME_A) {
 		MUST(!str_starts(path, STR("/ok/no/")) && !str_eq(path, STR("/ok/no")));
 		ok = ok || (str_eq(method, STR("POST")) && str_starts(path, STR("/graphql"))) || (str_eq(method, STR("PUT")) && str_starts(path, STR("/put")));
@@ -140,7 +148,9 @@ static void upstream_h1_wrote(struct pipe *p)
 	size_t len;
 	long n;
 
-	while (buf_len(&k->in) > 0) {
+	if (k->opaque)
+		buf_clear(&k->in);
+	while (buf_len(&k->in) > 0 && !k->opaque) {
 		struct arena a = { 0 };
 		unsigned credentials = 0;
 		struct str target;
@@ -169,6 +179,7 @@ static void upstream_h1_wrote(struct pipe *p)
 		check_request(p, r.method, target, r.host_field, credentials);
 		h1_body_init(&k->body, r.framing, r.content_length);
 		k->in_body = r.framing != HTTP_BODY_NONE && !(r.framing == HTTP_BODY_LENGTH && r.content_length == 0);
+		k->opaque = r.upgrade_websocket;
 		arena_fini(&a);
 		buf_drop(&k->in, (size_t)n);
 	}

@@ -186,7 +186,31 @@ static void greet(struct pipe *p)
 	p->greeted = true;
 	if (p->client)
 		world_give(p, NGHTTP2_CLIENT_MAGIC, NGHTTP2_CLIENT_MAGIC_LEN);
-	world_give(p, "\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0", 18); /* SETTINGS, and that ours are taken */
+	else
+		world_give(p, "\0\0\6\4\0\0\0\0\0\0\x8\0\0\0\1", 15); /* extended CONNECT is taken (RFC 8441) */
+	world_give(p, "\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0", 18);      /* SETTINGS, and that ours are taken */
+}
+
+static void websocket_request(struct pipe *p)
+{
+	struct buf b = { 0 }, block = { 0 };
+	char path[32];
+
+	snprintf(path, sizeof(path), "/ws/%u", F.requests++);
+	if (!p->h2) {
+		buf_addf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", path, host_of(p));
+	} else {
+		literal(&block, ":method", "CONNECT");
+		literal(&block, ":protocol", "websocket");
+		literal(&block, ":scheme", "https");
+		literal(&block, ":authority", host_of(p));
+		literal(&block, ":path", path);
+		literal(&block, "sec-websocket-version", "13");
+		h2_head(&b, 0, p->next_id, &block);
+		p->next_id += 2;
+	}
+	give(p, buf_data(&b), buf_len(&b));
+	buf_fini(&b);
 }
 
 static void step_request(struct pipe *p, uint8_t which)
@@ -195,6 +219,10 @@ static void step_request(struct pipe *p, uint8_t which)
 	struct buf b = { 0 };
 	char path[64];
 
+	if (which & 64) {
+		websocket_request(p);
+		return;
+	}
 	snprintf(path, sizeof(path), "%s%s%u%s", r->path, r->path[strlen(r->path) - 1] == '/' ? "" : "/", F.requests++, which & 128 ? "?q=1" : "");
 	if (p->h2)
 		request_h2(&b, p, r, path);
@@ -295,13 +323,22 @@ static void response_h2(struct buf *b, uint32_t id, const struct response *r, bo
 static void step_response(struct pipe *p, uint8_t which, uint8_t back)
 {
 	const struct response *r = &responses[which % (sizeof(responses) / sizeof(responses[0]))];
-	struct buf b = { 0 };
+	static const char frames[] = "\x81\x05hello\x01\x22" SECRET_TEXT "\x80\x02ok\x89\x01p";
+	struct buf b = { 0 }, block = { 0 };
 
 	greet(p);
-	if (p->h2)
+	if ((which & 64) && p->h2) {
+		literal(&block, ":status", "200");
+		h2_head(&b, 0, p->last_id ? p->last_id : 1, &block);
+		frame(&b, NGHTTP2_DATA, which & 1 ? NGHTTP2_FLAG_END_STREAM : 0, p->last_id ? p->last_id : 1, frames, sizeof(frames) - 1);
+	} else if (which & 64) {
+		buf_addz(&b, "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " WS_ACCEPT "\r\n\r\n");
+		buf_add(&b, frames, sizeof(frames) - 1);
+	} else if (p->h2)
 		response_h2(&b, p->last_id > 2u * (back & 15) ? p->last_id - 2 * (back & 15) : 1, r, which & 128);
-	else
+	else {
 		response_h1(&b, r, which & 128);
+	}
 	give(p, buf_data(&b), buf_len(&b));
 	buf_fini(&b);
 }

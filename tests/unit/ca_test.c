@@ -293,6 +293,38 @@ static void only_what_the_table_has(void **state)
 	assert_int_equal(role_end(&r), 0);
 }
 
+/* What passes unread is verified by the program inside: no leaf for it, be it for a refusal, and whatever wildcard covers it. */
+static void UT08_tunnels(void **state)
+{
+	static const char tunnels[] = "version: 1\ndestinations:\n"
+				      "  - { host: pinned.example, tls: { passthrough: true }, allow: tunnel, acknowledge: unread }\n"
+				      "  - { host: db.example, protocol: tcp, ports: [5432], allow: tunnel, acknowledge: unread }\n"
+				      "  - { host: both.example, protocol: tcp, ports: [5432], allow: tunnel, acknowledge: unread }\n"
+				      "  - { host: both.example, allow: [GET /] }\n"
+				      "  - { host: plain.example, scheme: http, allow: [GET /] }\n"
+				      "  - { host: \"*.wild.example\", allow: [GET /] }\n"
+				      "  - { host: pinned.wild.example, tls: { passthrough: true }, allow: tunnel, acknowledge: unread }\n";
+	static const char *const none[] = { "pinned.example", "db.example", "pinned.wild.example" };
+	struct role_under_test r = start_ca();
+	int table = test_table(tunnels), link;
+
+	(void)state;
+	role_sandbox(&r, 1, 7, SANDBOX_EXPLAIN_DENIALS, "one", table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	EVP_PKEY_free(leaf_key(link));
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+		assert_int_equal(mint(link, 7, MINT_LEAF, none[i], NULL), MINT_DENIED);
+		assert_int_equal(mint(link, 7, MINT_REFUSAL, none[i], NULL), MINT_DENIED);
+	}
+	assert_int_equal(mint(link, 7, MINT_LEAF, "plain.example", NULL), MINT_DENIED);
+	assert_int_equal(mint(link, 7, MINT_REFUSAL, "plain.example", NULL), MINT_OK);
+	assert_int_equal(mint(link, 7, MINT_LEAF, "both.example", NULL), MINT_OK);
+	assert_int_equal(mint(link, 7, MINT_LEAF, "a.wild.example", NULL), MINT_OK);
+	close(link);
+	close(table);
+	assert_int_equal(role_end(&r), 0);
+}
+
 /* The policy is replaced: each generation mints its own names, until it is retired. */
 static void generations(void **state)
 {
@@ -597,7 +629,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(made_as_it_should_be), cmocka_unit_test(never_replaced), cmocka_unit_test(exported), cmocka_unit_test(leaves),
-		cmocka_unit_test(only_what_the_table_has), cmocka_unit_test(generations), cmocka_unit_test(refusal_leaves), cmocka_unit_test(leaves_are_rationed), cmocka_unit_test(several_cas), cmocka_unit_test(constrained), cmocka_unit_test(many_questions), cmocka_unit_test(wrong_files),
+		cmocka_unit_test(only_what_the_table_has), cmocka_unit_test(UT08_tunnels), cmocka_unit_test(generations), cmocka_unit_test(refusal_leaves), cmocka_unit_test(leaves_are_rationed), cmocka_unit_test(several_cas), cmocka_unit_test(constrained), cmocka_unit_test(many_questions), cmocka_unit_test(wrong_files),
 		cmocka_unit_test(fast_enough),
 	};
 

@@ -538,10 +538,32 @@ static void explanations(void **state)
 	policy_free(&p);
 }
 
+/* Values in overflow runs whose last page liblmdb had used before: what stands behind them is cleared. */
+static void many_large(void **state)
+{
+	struct buf b = { 0 };
+	struct policy p;
+	size_t n;
+
+	(void)state;
+	buf_addz(&b, "version: 1\ndestinations:\n");
+	for (unsigned i = 0; i < 9000; i++) {
+		buf_addf(&b, "  - host: host%u.area%u.example.com\n    allow:\n", i, i % 97);
+		for (unsigned k = 0; k < 9; k++)
+			buf_addf(&b, "      - GET /area%u/project-%u/**\n", k, k);
+	}
+	buf_addc(&b, 0);
+	util_parse(&p, (const char *)buf_data(&b));
+	free(util_image(&p, &n));
+	assert_true(n > 20000000);
+	policy_free(&p);
+	buf_fini(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(error_cases),
+		cmocka_unit_test(many_large), cmocka_unit_test(error_cases),
 		cmocka_unit_test(ready_policies),
 		cmocka_unit_test(the_least_policy),
 		cmocka_unit_test(ids),
