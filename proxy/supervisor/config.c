@@ -98,13 +98,13 @@ static void on_trust(void *arg, const struct schema_row *row, const struct schem
 static void on_boundary(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
-	take_path(arg, v, ((struct load *)arg)->c->boundary);
+	take_path(arg, v, ((struct config_load *)arg)->c->boundary);
 }
 
 static void on_observe(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
-	((struct load *)arg)->c->observe = v->truth;
+	((struct config_load *)arg)->c->observe = v->truth;
 }
 
 /* --- the proxy behind --- */
