@@ -16,6 +16,7 @@ enum shape { SHAPE_MAP = 0,
 	     SHAPE_VALUES,
 	     SHAPE_VALUES_OR_NONE,
 	     SHAPE_TEXTS,
+	     SHAPE_TEXT_OR_MAP,
 	     SHAPE_BODY };
 static const struct map {
 	const char *name;
@@ -65,10 +66,12 @@ static const struct link {
 	{ "destination", "allow", SHAPE_RULES, NULL },
 	{ "destination", "deny", SHAPE_RULES, NULL },
 	{ "destination", "inject", SHAPE_LIST_OF, "inject" },
+	{ "inject", "env", SHAPE_TEXT_OR_MAP, NULL },
 	{ "rule", "query", SHAPE_VALUES_OR_NONE, NULL },
 	{ "rule", "headers", SHAPE_VALUES, NULL },
 	{ "rule", "body", SHAPE_BODY, NULL },
 	{ "rule", "valid", SHAPE_MAP, "valid" },
+	{ "rule", "limits", SHAPE_MAP, "limits" },
 	{ "value", "equals", SHAPE_TEXTS, NULL },
 	{ "value", "matches", SHAPE_TEXTS, NULL },
 	{ "body", "graphql", SHAPE_MAP, "graphql" },
@@ -188,6 +191,12 @@ static void put_shape(struct jsonw *w, const struct link *l)
 		break;
 	case SHAPE_TEXTS:
 		put_ref(w, "texts");
+		break;
+	case SHAPE_TEXT_OR_MAP:
+		any_of(w);
+		put_ref(w, "text");
+		put_map_of(w, "text");
+		end_any_of(w);
 		break;
 	case SHAPE_BODY:
 		any_of(w);

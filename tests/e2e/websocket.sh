@@ -305,6 +305,22 @@ for p in withdrawn until; do
 	[ "$(cat "$T/h1.log" "$T/h2.log" | grep -c "^closed /ws/echo/$p 03e9")" -eq 4 ] && ok "$p: the upstreams are told" || not_ok "$p: the upstreams are told" "$(grep "$p" "$T/h1.log" "$T/h2.log")"
 done
 
+# --- budgets -------------------------------------------------------------------------------------------------------------------
+policy | sed 's#WEBSOCKET /ws/\*\*,#{ method: WEBSOCKET, path: /ws/**, limits: { upload: 4KiB/h } },#' >"$WORK/policy.yaml"
+cat >"$WORK/budget.py" <<'P'
+from wsc import *
+for up, cl in (("1", "h1"), ("2", "h2")):
+    w = KINDS[cl]("o%s.test" % up, "/ws/echo/budget"); n = "%s-%s " % (cl, up)
+    w.binary(b"x" * 600); say(n + "within", w.message()[1] == b"x" * 600)
+    w.binary(b"x" * 5000); say(n + "over", w.ended())
+P
+run python3 budget.py >"$T/all" 2>&1
+for n in h1-1 h2-2; do
+	said "$n: within the budget" "$n within" True
+	said "$n: beyond it the WebSocket ends" "$n over" "close 1008 end"
+done
+[ "$(record_count '"path":"/ws/echo/budget"' '"code":"limit_exceeded"' '"reason":"limits.upload 4096/h"')" -eq 2 ] && ok "a budget of a WebSocket is recorded" || not_ok "a budget of a WebSocket is recorded" "$(records | grep -F /ws/echo/budget)"
+
 # --- the record ---------------------------------------------------------------------------------------------------------------------
 records | python3 -c '
 import json, sys
