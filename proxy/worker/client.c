@@ -214,7 +214,7 @@ void client_accept(struct worker *w, int fd)
 	worker_request_id(w, cl->conn_id);
 	setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof(one));
 	conn_init(&cl->c, w->loop, fd, &conn_ops, &w->clients);
-	cl->handle = handle_new(&w->handles, &cl->c);
+	cl->handle = handle_new(&w->handles, HANDLE_CLIENT, &cl->c);
 	client_set_state(cl, CL_SNIFF);
 	if (!local_address(fd, &cl->dialled, &cl->port)) {
 		client_end(cl, true);
@@ -584,7 +584,7 @@ static bool host_begin(void *arg, struct exchange *x, enum refusal_code *code)
 
 	*code = REFUSAL_AUDIT_UNAVAILABLE;
 	if (x->handle == 0)
-		x->handle = handle_new(&w->handles, x);
+		x->handle = handle_new(&w->handles, HANDLE_EXCHANGE, x);
 	/* also of what will be refused for want of audit: its record must outlive this worker */
 	record_s(&b, REC_KIND, STR("request"));
 	record_s(&b, REC_REQUEST_ID, str_of(x->request_id));

@@ -90,7 +90,7 @@ enum secret_state creds_get(struct creds *c, struct exchange *x, const struct de
 		return SECRET_UNAVAILABLE;
 	}
 	if (!e->asking) {
-		e->id = handle_new(&c->w->handles, e);
+		e->id = handle_new(&c->w->handles, HANDLE_CREDENTIAL, e);
 		if (c->w->secrets == NULL || !ipc_send(c->w->secrets, MSG_RELEASE, x->generation, e->id, &m, sizeof(m), NULL, 0)) {
 			handle_free(&c->w->handles, e->id);
 			*cause = STR("the role that holds the secrets is down");
@@ -147,7 +147,7 @@ static void wake(struct creds *c, struct cred *e)
 	e->waiting = NULL;
 	e->waiting_n = e->waiting_cap = 0;
 	for (size_t i = 0; i < n; i++) {
-		struct exchange *x = handle_get(&c->w->handles, ids[i]);
+		struct exchange *x = handle_get(&c->w->handles, HANDLE_EXCHANGE, ids[i]);
 
 		if (x != NULL)
 			exchange_secrets_changed(x);
@@ -165,7 +165,7 @@ void creds_released(struct creds *c, const struct ipc_msg *m)
 {
 	const struct msg_released *r = (const void *)m->data;
 	struct str text = str_mk(m->data + sizeof(*r), m->len - sizeof(*r));
-	struct cred *e = handle_get(&c->w->handles, m->id);
+	struct cred *e = handle_get(&c->w->handles, HANDLE_CREDENTIAL, m->id);
 	struct arena a = { 0 };
 	struct str form;
 

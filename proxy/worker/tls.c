@@ -217,7 +217,7 @@ static void wake(struct tls *t, struct leaf *l)
 	l->waiting = NULL;
 	l->waiting_n = l->waiting_cap = 0;
 	for (size_t i = 0; i < n; i++) {
-		struct conn *c = handle_get(&t->w->handles, ids[i]);
+		struct conn *c = handle_get(&t->w->handles, HANDLE_CLIENT, ids[i]);
 
 		if (c != NULL)
 			conn_kick(c);
@@ -276,7 +276,7 @@ static bool ask(struct tls *t, struct leaf *l)
 	/* the key need not be here yet: it comes on the same link, before any answer */
 	if (t->w->ca == NULL)
 		return false;
-	l->id = handle_new(&t->w->handles, l);
+	l->id = handle_new(&t->w->handles, HANDLE_LEAF, l);
 	if (!ipc_send2(t->w->ca, MSG_MINT, t->w->generation, l->id, &m, sizeof(m), l->host, strlen(l->host), NULL, 0)) {
 		handle_free(&t->w->handles, l->id);
 		return false;
@@ -348,7 +348,7 @@ void tls_minted(struct tls *t, const struct ipc_msg *m)
 {
 	const struct msg_minted *a = (const void *)m->data;
 	const unsigned char *der = m->data + sizeof(*a);
-	struct leaf *l = handle_get(&t->w->handles, m->id);
+	struct leaf *l = handle_get(&t->w->handles, HANDLE_LEAF, m->id);
 	X509 *x;
 
 	if (l == NULL || !l->asking)

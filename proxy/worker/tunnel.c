@@ -169,7 +169,7 @@ static void dial(struct client *cl)
 	t->state = TUNNEL_DIALING;
 	t->waiter.dialed = dialed;
 	t->policy = policy_hold(w->policy);
-	t->dial_id = handle_new(&w->handles, &t->waiter);
+	t->dial_id = handle_new(&w->handles, HANDLE_DIAL, &t->waiter);
 	if (w->dialer == NULL || !ipc_send2(w->dialer, MSG_DIAL, t->policy->generation, t->dial_id, &m, sizeof(m), cl->ident.host.text, cl->ident.host.len, NULL, 0))
 		refuse(cl, REFUSAL_GATEWAY_UNAVAILABLE, "the role that connects is down");
 }

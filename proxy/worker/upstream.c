@@ -234,7 +234,7 @@ static bool dial(struct upstreams *us, struct origin *o)
 	u->half.ops = &upstream_h1_ops;
 	u->since_us = clock_mono_us();
 	u->waiter.dialed = dialed;
-	u->dial_id = handle_new(&us->w->handles, &u->waiter);
+	u->dial_id = handle_new(&us->w->handles, HANDLE_DIAL, &u->waiter);
 	if (us->w->dialer == NULL || !ipc_send2(us->w->dialer, MSG_DIAL, o->policy->generation, u->dial_id, &m, sizeof(m), o->host.text, o->host.len, NULL, 0)) {
 		handle_free(&us->w->handles, u->dial_id);
 		free(u);

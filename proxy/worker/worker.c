@@ -25,44 +25,6 @@
 #define ACCEPT_BATCH 64
 #define ENDING_MS 500 /* to deliver the last records */
 
-uint64_t handle_new(struct handles *h, void *obj)
-{
-	uint32_t i;
-
-	if (h->free != 0) {
-		i = h->free - 1;
-		h->free = h->s[i].next;
-	} else {
-		if (h->n == h->cap) {
-			h->cap = h->cap ? h->cap * 2 : 64;
-			h->s = must_realloc(h->s, h->cap * sizeof(*h->s));
-		}
-		i = h->n++;
-		h->s[i].gen = 0;
-	}
-	h->s[i].obj = obj;
-	h->s[i].gen++; /* never 0: an id is never 0 */
-	return (uint64_t)h->s[i].gen << 32 | i;
-}
-
-void *handle_get(const struct handles *h, uint64_t id)
-{
-	uint32_t i = (uint32_t)id;
-
-	return i < h->n && h->s[i].gen == (uint32_t)(id >> 32) ? h->s[i].obj : NULL;
-}
-
-void handle_free(struct handles *h, uint64_t id)
-{
-	uint32_t i = (uint32_t)id;
-
-	if (handle_get(h, id) == NULL)
-		return;
-	h->s[i].obj = NULL;
-	h->s[i].next = h->free;
-	h->free = i + 1;
-}
-
 void worker_request_id(struct worker *w, char out[33])
 {
 	snprintf(out, 33, "%s%08x", w->id_prefix, w->id_next++);
@@ -112,7 +74,7 @@ static void on_peer(struct ipc *c, const struct ipc_msg *m)
 	}
 	switch (m->type) {
 	case MSG_DIALED:
-		waiter = handle_get(&w->handles, m->id);
+		waiter = handle_get(&w->handles, HANDLE_DIAL, m->id);
 		if (waiter != NULL)
 			waiter->dialed(waiter, m, &taken);
 		if (taken)

@@ -42,12 +42,14 @@
 #define LIMIT_MEMORY (512u << 20)   /* queues of all connections of one sandbox; from half of it on each may hold less */
 
 /* Names for objects that answers from other roles come back to: index and generation. */
+enum handle_kind { HANDLE_NONE = 0, HANDLE_CLIENT /* struct conn */, HANDLE_EXCHANGE, HANDLE_DIAL /* struct dial_waiter */, HANDLE_LEAF, HANDLE_CREDENTIAL };
 struct handles {
-	struct handle_slot { void *obj; uint32_t gen, next; } *s;
+	struct handle_slot { void *obj; uint32_t gen, next; enum handle_kind kind; } *s;
 	uint32_t n, cap, free;
 };
-uint64_t handle_new(struct handles *h, void *obj);
-void *handle_get(const struct handles *h, uint64_t id);
+uint64_t handle_new(struct handles *h, enum handle_kind kind, void *obj);
+/* NULL: gone, or of another kind: the id may come from another role. */
+void *handle_get(const struct handles *h, enum handle_kind kind, uint64_t id);
 void handle_free(struct handles *h, uint64_t id);
 
 /* Who waits for a socket: what the handle of a dial names. */

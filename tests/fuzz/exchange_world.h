@@ -271,19 +271,6 @@ static enum name name_of(struct str host) { return host.n == 6 && host.p[0] == '
 
 void worker_request_id(struct worker *w, char out[33]) { snprintf(out, 33, "%s%08x", w->id_prefix, w->id_next++); }
 
-uint64_t handle_new(struct handles *h, void *obj)
-{
-	h->s = must_realloc(h->s, (h->n + 1) * sizeof(*h->s));
-	h->s[h->n].obj = obj;
-	return ++h->n;
-}
-void *handle_get(const struct handles *h, uint64_t id) { return id > 0 && id <= h->n ? h->s[id - 1].obj : NULL; }
-void handle_free(struct handles *h, uint64_t id)
-{
-	if (handle_get(h, id) != NULL)
-		h->s[id - 1].obj = NULL;
-}
-
 bool reporter_ok(const struct reporter *r) { return (void)r, !W->audit_down; }
 bool reporter_must_wait(struct reporter *r) { return (void)r, W->must_wait; }
 uint32_t reporter_slot(struct reporter *r, const struct buf *fields) { return (void)r, (void)fields, W->audit_down ? INFLIGHT_NO_SLOT : 1; }
@@ -465,7 +452,7 @@ static void answer_dials(enum dial_status status)
 		} else {
 			d.status = DIAL_UNREACHABLE;
 		}
-		waiter = handle_get(&W->w.handles, m.id);
+		waiter = handle_get(&W->w.handles, HANDLE_DIAL, m.id);
 		if (waiter != NULL)
 			waiter->dialed(waiter, &m, &taken);
 		if (fd >= 0 && !taken)
@@ -481,7 +468,7 @@ static void wake_secrets(void)
 	memcpy(ids, W->asked, n * sizeof(ids[0]));
 	W->asked_n = 0;
 	for (unsigned i = 0; i < n; i++) {
-		struct exchange *x = handle_get(&W->w.handles, ids[i]);
+		struct exchange *x = handle_get(&W->w.handles, HANDLE_EXCHANGE, ids[i]);
 
 		if (x != NULL)
 			exchange_secrets_changed(x);
