@@ -43,6 +43,7 @@ struct view_op {
 
 /* The policy's `sandbox:` section as the launcher uses it. Zero means the default. */
 #define PLAN_PATHS_MAX 64
+#define RUNPOLICY_DEPS_MAX 256 /* files that one policy is read from */
 struct plan_wish {
 	const char *write[PLAN_PATHS_MAX], *read[PLAN_PATHS_MAX], *hide[PLAN_PATHS_MAX], *protect[PLAN_PATHS_MAX];
 	unsigned write_n, read_n, hide_n, protect_n;
@@ -86,7 +87,7 @@ struct plan {
 struct plan_secrets {
 	const char *paths[PLAN_PATHS_MAX];    /* covered: state directory, secret files, configuration */
 	unsigned n;
-	const char *policies[PLAN_PATHS_MAX]; /* read-only inside: policy files in use */
+	const char *policies[RUNPOLICY_DEPS_MAX + 1]; /* read-only inside: policy files in use, and what they name */
 	unsigned policies_n;
 	const char *program_dir;              /* our own programs */
 };

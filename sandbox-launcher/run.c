@@ -219,6 +219,10 @@ static void gather_secrets(struct run *r, struct plan_secrets *s)
 		add_path(s, &r->plan, r->policy.files[i].place);
 	if (r->policy.file != NULL)
 		s->policies[s->policies_n++] = r->policy.file;
+	/* and all that it was read from: files that it extends, CAs */
+	for (unsigned i = 0; i < r->policy.dep_n; i++)
+		if (realpath(r->policy.deps[i], path) != NULL)
+			s->policies[s->policies_n++] = arena_strz(&r->plan.mem, str_of(path));
 	s->program_dir = r->gateway.program_dir;
 }
 

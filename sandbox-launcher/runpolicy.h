@@ -7,7 +7,6 @@
 #include "gateway.h"
 #include "plan.h"
 
-#define RUNPOLICY_DEPS_MAX 256
 struct runpolicy {
 	struct arena mem;
 	struct table *table;

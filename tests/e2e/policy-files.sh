@@ -57,6 +57,10 @@ code() { run curl -sS -o /dev/null -m 20 -w '%{http_code}' "https://api.test$1" 
 [ "$(code /v1/hello)" = 200 ] && ok "a rule of the second" || not_ok "a rule of the second"
 [ "$(code /v1/both/x)" = 200 ] && ok "what the third does not deny" || not_ok "what the third does not deny"
 [ "$(code /v1/both/hidden/x)" = 403 ] && ok "what the third denies" || not_ok "what the third denies"
+run sh -c 'for f in policy.yaml denies.yaml parts/api.yaml parts/upca.pem; do echo "# more" >>$f; mv $f $f.away; rm -f $f; ln -sf /etc/passwd $f; done; mv parts away; echo tried' >"$T/out" 2>&1
+has "a sandbox that shares the folder tried to change them all" "$T/out" tried
+whole() { local f; for f in policy.yaml denies.yaml parts/api.yaml parts/upca.pem; do [ -f "$f" ] && [ ! -L "$f" ] && ! grep -q '^# more' "$f" || return 1; done; }
+check "the files that a policy is made of cannot be changed from inside" whole
 grep -qF "auth=Bearer $SECRET" "$T/ngx/access.log" && ok "an injection of the second" || not_ok "an injection of the second"
 [ "$(code /v1/big)" = 502 ] && ok "the smaller limit" || not_ok "the smaller limit"
 records >"$T/records"
