@@ -492,6 +492,8 @@ bool body_enough(enum body_need need, struct str s)
 	struct str line;
 	int r;
 
+	if (need == BODY_NEED_FIRST)
+		return s.n > 0;
 	if (need != BODY_NEED_COMMANDS)
 		return need == BODY_NEED_NOTHING;
 	while ((r = packet(&s, &line)) == 1)

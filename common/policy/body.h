@@ -15,7 +15,7 @@
 enum cond_result body_fits(struct cursor *c, bool deny, const struct facts *f);
 
 /* How much content a decision wants to see. */
-enum body_need { BODY_NEED_NOTHING = 0, BODY_NEED_COMMANDS /* of a push: up to the flush packet */, BODY_NEED_ALL };
+enum body_need { BODY_NEED_NOTHING = 0, BODY_NEED_FIRST /* octet, or the end: whether there is any */, BODY_NEED_COMMANDS /* of a push: up to the flush packet */, BODY_NEED_ALL };
 enum body_need body_need(struct str cond);
 /* Whether what is there is enough of it; the end of the content always is. */
 bool body_enough(enum body_need need, struct str so_far);

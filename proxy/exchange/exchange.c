@@ -557,7 +557,7 @@ static void facts_of(const struct exchange *x, struct facts *f)
 		.path = x->path_match,
 		.query = x->req.query,
 		.has_query = x->req.has_query,
-		.has_content = x->req.framing == HTTP_BODY_CHUNKED || (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > 0),
+		.has_content = (x->req.framing == HTTP_BODY_CHUNKED && !(x->request_ended && x->content_in == 0)) || (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length > 0),
 		.now_s = x->start_ms / 1000,
 		.field = field_at,
 		.field_arg = &x->req.fields,
@@ -754,6 +754,8 @@ static void look(struct exchange *x)
 	struct str held = buf_str(&x->content_held);
 	struct facts f;
 
+	if (x->need == BODY_NEED_FIRST && x->request_ended && held.n == 0)
+		x->req.framing = HTTP_BODY_NONE;
 	facts_of(x, &f);
 	f.content = &held;
 	decide(x->table, &x->dest, &f, &x->decision);
@@ -831,6 +833,11 @@ void exchange_start(struct exchange *x)
 	decide(x->table, x->has_dest ? &x->dest : NULL, &f, &x->decision);
 	if (x->decision.why == DECIDE_LOOK) {
 		hold(x);
+		return;
+	}
+	if (x->decision.why == DECIDE_CONTENT && x->req.framing == HTTP_BODY_CHUNKED && !x->request_ended) {
+		x->need = BODY_NEED_FIRST; /* of unknown length may be none: some clients end a GET with an empty DATA frame */
+		collect(x);
 		return;
 	}
 	decided(x, &f);
