@@ -154,7 +154,7 @@ static void upstream_h1_wrote(struct pipe *p)
 		struct arena a = { 0 };
 		unsigned credentials = 0;
 		struct str target;
-		uint8_t *line;
+		uint8_t *line, *end;
 
 		if (k->in_body) {
 			n = h1_body_feed(&k->body, buf_data(&k->in), buf_len(&k->in), &data, &len, &f);
@@ -172,7 +172,10 @@ static void upstream_h1_wrote(struct pipe *p)
 		k->scan = 0;
 		line = memchr(buf_data(&k->in), ' ', (size_t)n);
 		MUST(line != NULL);
-		target = str_mk(line + 1, (size_t)((uint8_t *)memchr(line + 1, ' ', (size_t)n) - line - 1));
+		line++;
+		end = memchr(line, ' ', (size_t)(buf_data(&k->in) + n - line));
+		MUST(end != NULL);
+		target = str_mk(line, (size_t)(end - line));
 		MUST(h1_parse_request(buf_data(&k->in), (size_t)n, &lim, &a, &r, &f));
 		for (unsigned i = 0; i < r.fields.n; i++)
 			credentials += credential(p, r.fields.f[i].name, r.fields.f[i].value);
