@@ -251,14 +251,28 @@ static bool dial(struct upstreams *us, struct origin *o)
 	return true;
 }
 
+/* Those who need another connection: not WebSockets that wait until one that is there says what it can do. */
+static size_t in_need(const struct origin *o)
+{
+	const struct upstream *u = o->h2;
+	size_t n = 0;
+
+	while (u != NULL && upstream_h2_websocket(u) != H2_WS_UNKNOWN)
+		u = u->next;
+	for (const struct waiting *wt = o->wait; wt != NULL; wt = wt->next)
+		n += u == NULL || !wt->websocket;
+	return n;
+}
+
 static size_t dials_wanted(const struct origin *o)
 {
-	size_t n = (o->wait_n + STREAMS_TYPICAL - 1) / STREAMS_TYPICAL, room;
+	size_t n, room;
 
 	switch (o->speaks) {
 	case SPEAKS_H1:
 		return o->wait_n;
 	case SPEAKS_H2:
+		n = (in_need(o) + STREAMS_TYPICAL - 1) / STREAMS_TYPICAL;
 		room = o->h2_n < LIMIT_H2_PER_ORIGIN ? LIMIT_H2_PER_ORIGIN - o->h2_n : 0;
 		return n < room ? n : room;
 	default:
@@ -338,7 +352,7 @@ static void ready(struct upstream *u)
 	o->h2_n++;
 	u->state = UP_H2;
 	upstream_h2_start(u);
-	while (upstream_h2_may_open(u) && (x = next_waiting(o)) != NULL) /* before more connections are made for them */
+	while (upstream_h2_may_open(u) && (x = upstream_next_waiting(u)) != NULL) /* before more connections are made for them */
 		upstream_h2_give(u, x);
 	dial_for_waiting(u->all, o);
 }
