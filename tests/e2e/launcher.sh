@@ -175,7 +175,7 @@ destinations:
 P
 E2E_SECRET=$SECRET timeout 60 "${SP_RUN[@]}" --policy "$T/secret.yaml" -- sh -c 'cat sub/key; mv sub sub2; env; tr "\0" "\n" </proc/1/environ; cat /proc/1/cmdline' >"$T/out" 2>&1
 hasnt "neither secret is inside" "$T/out" "$SECRET"
-has "a placeholder is" "$T/out" "A_TOKEN=sallyport-placeholder-a"
+check "a placeholder is, as long as the value" grep -qE "^A_TOKEN=[A-Za-z0-9_-]{${#SECRET}}$" "$T/out"
 has "the folder of a secret cannot be moved away" "$T/out" "Device or resource busy"
 E2E_SECRET=$SECRET status 125 "-e of a secret's variable is refused" --policy "$T/secret.yaml" -e E2E_SECRET -- true
 chmod 666 sub/key; E2E_SECRET=x status 125 "a secret file that others can write is refused" --policy "$T/secret.yaml" -- true

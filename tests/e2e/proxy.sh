@@ -62,7 +62,7 @@ basics() { # NAME LOG PATTERN: by a real proxy, names vetted here
 	hasnt "$1: which the sandbox does not see" "$WORK/hello" "$SECRET"
 	get --noproxy "" -x http://127.0.0.1:3128 "http://plain.test:$HTTP_PORT/x" "http://127.0.0.1:$HTTP_PORT/y" >"$T/out" 2>&1
 	check "$1: http, a name and an address" test "$(grep -c '^plain$' "$T/out")" = 2
-	check "$1: each connection is in its log" bash -c "[ \$(grep -c '$3' '$2') -ge 3 ]"
+	check "$1: each connection is in its log" wait_for 10 bash -c "[ \$(grep -c '$3' '$2') -ge 3 ]" # of squid: when it ends
 	get "https://private.test:$PORT/v1/x" >"$T/out" 2>&1
 	says "$1: UI06 destinations are vetted all the same" "$T/out" '"error":"address_denied"'
 	get "http://meta.test/" >"$T/out" 2>&1
