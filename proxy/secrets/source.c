@@ -154,7 +154,7 @@ const struct secret *sources_variable(struct sources *s, struct str name, char c
 		if (!str_eq(str_of(s->vars[i].name), name))
 			continue;
 		if (s->vars[i].value == NULL)
-			snprintf(cause, 200, "the variable %.*s is longer than %u octets", (int)(name.n > 100 ? 100 : name.n), name.p, SECRET_MAX);
+			snprintf(cause, 200, "the variable %.*s is longer than %d octets", (int)(name.n > 100 ? 100 : name.n), name.p, (int)SECRET_MAX);
 		return s->vars[i].value;
 	}
 	snprintf(cause, 200, "the variable %.*s was not set where the sandbox was started", (int)(name.n > 100 ? 100 : name.n), name.p);

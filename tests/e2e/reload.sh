@@ -187,7 +187,7 @@ same_fds() { # by role; fewer is an idle connection that has ended meanwhile
 }
 wait_for 40 same_fds && ok "nobody holds more descriptors than before" || not_ok "nobody holds more descriptors than before" "$before" "$(cat "$T/fds.after")"
 after=$(rss)
-if python3 - "$mem" "$after" "${VARIANT:-}" <<'P'; then ok "nor more memory"; else not_ok "nor more memory" "$mem" "$after"; fi
+if python3 - "$mem" "$after" "${SP_VARIANT:-${VARIANT:-}}" <<'P'; then ok "nor more memory"; else not_ok "nor more memory" "$mem" "$after"; fi
 import sys
 a, b = ({l.split()[0]: int(l.split()[1]) for l in t.splitlines()} for t in sys.argv[1:3])
 sys.exit(any(b[r] > a[r] + (20000 if sys.argv[3] == "san" else 1024) for r in a if r in b))

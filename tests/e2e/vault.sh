@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Secrets from Vault: a faithful double (vault_double.py) over TLS, a real gateway, real requests to a real upstream.
-# UG02 UG04 UG05 UF12. With SALLYPORT_TEST_VAULT_ADDR and SALLYPORT_TEST_VAULT_TOKEN also a real server.
+# UG02 UG04 UG05 UF12.
 NAME=vault
 . "$(dirname "$0")/lib.sh"
 can_run
