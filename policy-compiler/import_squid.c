@@ -21,7 +21,7 @@ struct access {
 	uint32_t line;
 	struct {
 		const struct list *list;
-		bool not;
+		bool negated;
 	} on[WORDS_MAX];
 	unsigned n;
 };
@@ -133,8 +133,8 @@ static void take_access(struct squid *s, struct str rest, uint32_t line)
 	}
 	*a = (struct access){ .allow = str_eq(verdict, STR("allow")), .line = line };
 	for (struct str w = word(&rest); w.n > 0 && a->n < WORDS_MAX; w = word(&rest)) {
-		bool not = w.p[0] == '!';
-		struct str name = not ? str_mk(w.p + 1, w.n - 1) : w;
+		bool negated = w.p[0] == '!';
+		struct str name = negated ? str_mk(w.p + 1, w.n - 1) : w;
 		const struct list *l = find(s, name);
 
 		if (l == NULL) {
@@ -142,7 +142,7 @@ static void take_access(struct squid *s, struct str rest, uint32_t line)
 			return;
 		}
 		a->on[a->n].list = l;
-		a->on[a->n++].not = not;
+		a->on[a->n++].negated = negated;
 	}
 	s->line_n++;
 }
@@ -184,13 +184,13 @@ static bool line_matches(const struct access *a, const struct import_name *n, bo
 			yes = false;
 			break;
 		case LIST_CLIENT: /* a sandbox is among those who may ask, and not among those who may not */
-			yes = a->allow != a->on[i].not;
+			yes = a->allow != a->on[i].negated;
 			break;
 		default:
 			hangs = true;
 			continue;
 		}
-		if (yes == a->on[i].not)
+		if (yes == a->on[i].negated)
 			return false;
 	}
 	*unknown = hangs;

@@ -7,7 +7,7 @@
  */
 #include "../base/str.h"
 
-#define SECRET_MAX 16384
+#define SECRET_MAX 16384u
 struct secret;
 struct secret *secret_new(const void *p, size_t n); /* copies; NULL when n > SECRET_MAX */
 void secret_free(struct secret *s);

@@ -18,7 +18,7 @@
 #include "orphans.h"
 
 #define VAULT_ADDRESSES_MAX 8
-#define VAULT_CHILD_TTL_S 1200
+#define VAULT_CHILD_TTL_S 1200u
 #define VAULT_CAUSE_MAX 300
 
 struct sources;
