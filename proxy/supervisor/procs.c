@@ -82,7 +82,7 @@ static void send_start(struct proc *p)
 	struct supervisor *s = p->sup;
 	struct msg_start m = { .uid_base = s->start.config.uid_base };
 	const struct ca_files *ca;
-	int fds[2];
+	int fds[IPC_FDS_MAX];
 	unsigned n = 0;
 	char text[sizeof(s->start.config.proxy) + DNS_TEXT_MAX] = "";
 	int credentials = -1;
