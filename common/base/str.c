@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "str.h"
 
+#include "must.h"
+
 static uint64_t sip_k0 = 0x0706050403020100ULL, sip_k1 = 0x0f0e0d0c0b0a0908ULL;
 
 bool str_ieq(struct str a, struct str b)
@@ -11,6 +13,16 @@ bool str_ieq(struct str a, struct str b)
 		if (ascii_lower(a.p[i]) != ascii_lower(b.p[i]))
 			return false;
 	return true;
+}
+
+char *str_dupz(struct str s)
+{
+	char *z = must_malloc(s.n + 1);
+
+	if (s.n > 0)
+		memcpy(z, s.p, s.n);
+	z[s.n] = 0;
+	return z;
 }
 
 bool str_starts(struct str s, struct str prefix)

@@ -28,6 +28,7 @@ static inline int hex_value(char c)
 }
 
 bool str_ieq(struct str a, struct str b); /* ASCII case ignored */
+char *str_dupz(struct str s) __attribute__((malloc, returns_nonnull)); /* NUL-terminated copy, the caller's to free; STR_NONE: "" */
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
 /* Decimal digits only, no sign, no leading zero (but "0"); false when empty, longer or above max. */

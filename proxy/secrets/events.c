@@ -39,16 +39,8 @@ struct events {
 	struct timer tick;
 };
 
-static char *copy(struct str s)
-{
-	size_t n = s.n > TEXT_MAX ? TEXT_MAX : s.n;
-	char *z = must_malloc(n + 1);
-
-	if (n > 0)
-		memcpy(z, s.p, n);
-	z[n] = 0;
-	return z;
-}
+/* As much of it as an event tells. */
+static char *copy(struct str s) { return str_dupz(str_mk(s.p, s.n > TEXT_MAX ? TEXT_MAX : s.n)); }
 
 static void free_event(struct event *v)
 {

@@ -381,16 +381,6 @@ static void on_value(void *arg, const struct secret *v, uint32_t valid_ms, const
 	free_release(r);
 }
 
-static char *copy(struct str s)
-{
-	char *z = must_malloc(s.n + 1);
-
-	if (s.n > 0)
-		memcpy(z, s.p, s.n);
-	z[s.n] = 0;
-	return z;
-}
-
 static void release(struct served *s, const struct ipc_msg *m, const struct msg_release *q)
 {
 	struct sandbox *b = sandbox_of(s);
@@ -412,7 +402,7 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 		return;
 	}
 	r = must_calloc(1, sizeof(*r));
-	*r = (struct release){ b->releases, b, m->generation, m->id, kind, copy(d.name), copy(k->host), k };
+	*r = (struct release){ b->releases, b, m->generation, m->id, kind, str_dupz(d.name), str_dupz(k->host), k };
 	b->releases = r;
 	values_get(l->values, t, q->secret_index, on_value, r);
 }

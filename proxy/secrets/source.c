@@ -103,15 +103,6 @@ static bool read_at(int fd, void *p, size_t n)
 	return true;
 }
 
-static char *copy_name(const char *p, size_t n)
-{
-	char *z = must_malloc(n + 1);
-
-	memcpy(z, p, n);
-	z[n] = 0;
-	return z;
-}
-
 bool sources_env(struct sources *s, int fd)
 {
 	struct stat st;
@@ -137,7 +128,7 @@ bool sources_env(struct sources *s, int fd)
 				ok = false;
 				break;
 			}
-			s->vars[s->var_n].name = copy_name(text + at, name_n);
+			s->vars[s->var_n].name = str_dupz(str_mk(text + at, name_n));
 			s->vars[s->var_n].value = secret_new(eq + 1, len - name_n - 1);
 			s->var_n++;
 		}
@@ -301,7 +292,7 @@ static struct file *find_or_add(struct sources *s, struct str path)
 	f = must_calloc(1, sizeof(*f));
 	f->of = s;
 	f->fd = -1;
-	f->path = copy_name(path.p, path.n);
+	f->path = str_dupz(path);
 	s->files[s->file_n++] = f;
 	return f;
 }

@@ -123,9 +123,7 @@ bool vault_configure(struct vault *v, struct str text, struct str ca, const stru
 {
 	if (v->text != NULL)
 		return true; /* for good, and told again */
-	v->text = must_malloc(text.n + 1);
-	memcpy(v->text, text.p, text.n);
-	v->text[text.n] = 0;
+	v->text = str_dupz(text);
 	for (size_t at = 0; at < text.n;) {
 		const char *p = v->text + at, *eq;
 		size_t n = strnlen(p, text.n - at);
@@ -510,9 +508,7 @@ struct vault_session *vault_session_new(struct vault *v, struct str name)
 	struct vault_session *s = must_calloc(1, sizeof(*s));
 
 	s->v = v;
-	s->name = must_malloc(name.n + 1);
-	memcpy(s->name, name.p, name.n);
-	s->name[name.n] = 0;
+	s->name = str_dupz(name);
 	s->token.slot = -1;
 	s->next = v->sessions;
 	v->sessions = s;

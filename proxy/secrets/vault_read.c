@@ -17,15 +17,6 @@ struct vault_read {
 	void *arg;
 };
 
-static char *copy(struct str s)
-{
-	char *z = must_malloc(s.n + 1);
-
-	memcpy(z, s.p, s.n);
-	z[s.n] = 0;
-	return z;
-}
-
 static void end(struct vault_read *r)
 {
 	vault_cancel(r->op);
@@ -108,7 +99,7 @@ struct secret *vault_field(json_t *root, bool dynamic, struct str path, struct s
 		return value_of(json_object_iter_value(json_object_iter(data)), cause, "");
 	name_fields(data, names, sizeof(names));
 	if (field.n > 0) {
-		char *z = copy(field);
+		char *z = str_dupz(field);
 
 		j = json_object_get(data, z);
 		free(z);
@@ -226,8 +217,8 @@ struct vault_read *vault_read(struct vault_session *s, bool dynamic, struct str 
 
 	r->s = s;
 	r->dynamic = dynamic;
-	r->path = copy(path);
-	r->field = copy(field);
+	r->path = str_dupz(path);
+	r->field = str_dupz(field);
 	r->fn = fn;
 	r->arg = arg;
 	r->op = vault_do(s, "GET", r->path, NULL, on_read, r);
