@@ -300,6 +300,7 @@ static void resolve(struct audit *a, struct left *l, const struct box *now)
 	if (l->done)
 		return;
 	l->done = true;
+	left_refresh(l, a->dir_fd); /* its worker went on with it until it took the next, or ended */
 	alive_ids(now, &alive);
 	for (size_t i = 0; i < l->n; i++) {
 		const struct left_slot *s = &l->slots[i];

@@ -136,25 +136,21 @@ struct str slot_request_id(const uint8_t *fields, size_t n)
 /* The worker may still be writing there: each slot is copied once, then looked at. */
 static struct left *left_from(const struct inflight_slot *map, uint32_t sandbox, const char *name, const char *file)
 {
-	struct left *l = NULL;
+	struct left *l = must_calloc(1, sizeof(*l));
 
+	l->sandbox = sandbox;
+	snprintf(l->name, sizeof(l->name), "%s", name);
+	snprintf(l->file, sizeof(l->file), "%s", file);
 	for (uint32_t i = 0; i < INFLIGHT_SLOTS; i++) {
 		struct left_slot *s;
 		uint32_t len, state = __atomic_load_n(&map[i].state, __ATOMIC_ACQUIRE);
 
 		if (state != SLOT_OPEN && state != SLOT_FINISHED)
 			continue;
-		if (l == NULL) {
-			l = must_calloc(1, sizeof(*l));
-			l->sandbox = sandbox;
-			snprintf(l->name, sizeof(l->name), "%s", name);
-			snprintf(l->file, sizeof(l->file), "%s", file);
-		}
 		if ((l->n & (l->n - 1)) == 0)
 			l->slots = must_realloc(l->slots, (l->n ? l->n * 2 : 1) * sizeof(*l->slots));
 		s = &l->slots[l->n++];
 		len = __atomic_load_n(&map[i].len, __ATOMIC_RELAXED);
-		s->alive = false;
 		s->finished = state == SLOT_FINISHED;
 		s->len = (uint16_t)(len > SLOT_FIELDS_MAX ? SLOT_FIELDS_MAX : len);
 		memcpy(s->fields, map[i].fields, s->len);
@@ -164,17 +160,23 @@ static struct left *left_from(const struct inflight_slot *map, uint32_t sandbox,
 
 struct left *left_of(const struct slotfile *s, uint32_t sandbox, const char *name)
 {
-	return s->map != NULL ? left_from(s->map, sandbox, name, s->file) : NULL;
+	struct left *l = s->map != NULL ? left_from(s->map, sandbox, name, s->file) : NULL;
+
+	if (l != NULL && l->n == 0) {
+		left_free(l);
+		l = NULL;
+	}
+	return l;
 }
 
-/* *l NULL: no slot is open. -1: that is not known. */
-static int read_file(int dir_fd, const char *file, uint32_t sandbox, const char *name, struct left **l, struct err *err)
+/* NULL: it cannot be told. */
+static struct left *read_file(int dir_fd, const char *file, uint32_t sandbox, const char *name, struct err *err)
 {
-	int fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), ret = -1;
+	int fd = openat(dir_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	struct inflight_slot *copy = NULL;
+	struct left *l = NULL;
 	struct stat st;
 
-	*l = NULL;
 	if (fd < 0 || fstat(fd, &st) != 0) {
 		err_errno(err, "cannot open %s", file);
 		goto out;
@@ -189,13 +191,25 @@ static int read_file(int dir_fd, const char *file, uint32_t sandbox, const char 
 		err_errno(err, "cannot read %s", file);
 		goto out;
 	}
-	*l = left_from(copy, sandbox, name, file);
-	ret = 0;
+	l = left_from(copy, sandbox, name, file);
 out:
 	free(copy);
 	if (fd >= 0)
 		close(fd);
-	return ret;
+	return l;
+}
+
+void left_refresh(struct left *l, int dir_fd)
+{
+	struct err err = ERR_INIT;
+	struct left *now = read_file(dir_fd, l->file, l->sandbox, l->name, &err);
+
+	if (now == NULL)
+		return;
+	free(l->slots);
+	l->slots = now->slots;
+	l->n = now->n;
+	free(now);
 }
 
 struct left *left_scan(int dir_fd, struct err *err)
@@ -218,12 +232,9 @@ struct left *left_scan(int dir_fd, struct err *err)
 
 		if (!parse_name(e->d_name, &sandbox, name))
 			continue;
-		if (read_file(dir_fd, e->d_name, sandbox, name, &l, err) < 0)
+		l = read_file(dir_fd, e->d_name, sandbox, name, err);
+		if (l == NULL)
 			continue; /* what it says may still be wanted: the next start looks again */
-		if (l == NULL) {
-			unlinkat(dir_fd, e->d_name, 0);
-			continue;
-		}
 		l->next = list;
 		list = l;
 	}

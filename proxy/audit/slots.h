@@ -26,7 +26,6 @@ void slotfile_release(struct slotfile *s);
 
 struct left_slot {
 	uint16_t len;
-	bool alive; /* its request goes on elsewhere */
 	bool finished; /* its outcome is among the fields */
 	uint8_t fields[SLOT_FIELDS_MAX];
 };
@@ -40,10 +39,15 @@ struct left { /* the open slots of a file that is left over */
 	struct left_slot *slots;
 	size_t n;
 };
-/* Reads the open slots; NULL: none is open. s keeps its mapping. */
+/* The open slots; NULL: none is open. s keeps its mapping. */
 struct left *left_of(const struct slotfile *s, uint32_t sandbox, const char *name);
-/* All files in the directory. Those without an open slot are removed. err tells of what cannot be read: it stays where it is. */
+/*
+ * All files in the directory, also without an open slot: a worker may have one still, and open some. err tells of what cannot be
+ * read: it stays where it is.
+ */
 struct left *left_scan(int dir_fd, struct err *err);
+/* What is open there now, when nobody writes there any more. A file that cannot be read: l stays as it was. */
+void left_refresh(struct left *l, int dir_fd);
 void left_free(struct left *l);
 /* The request id among fields; empty: none. */
 struct str slot_request_id(const uint8_t *fields, size_t n);

@@ -338,6 +338,54 @@ static void worker_dies(void **state)
 	drop_lines();
 }
 
+/* Its worker goes on with the file that this role left until it is given another; what it opens there meanwhile counts. */
+static void goes_on_without(struct role_under_test *r, bool some_before)
+{
+	struct worker w, next;
+
+	*r = start_audit();
+	sync_audit(r);
+	role_sandbox(r, 1, 1, 0, "box", dir_fd);
+	w = worker_join(r, 1);
+	if (some_before)
+		worker_open(&w, 0, "b-0");
+	role_kill(r);
+	*r = start_audit();
+	role_sandbox(r, 1, 1, 0, "box", dir_fd); /* answered: the files have been looked at */
+	worker_open(&w, 1, "b-1");
+	worker_open(&w, 2, "b-2");
+	close(w.link); /* and the worker is gone, before it was given the next file */
+	munmap(w.slots, sizeof(*w.slots) * INFLIGHT_SLOTS);
+	next = worker_join(r, 1);
+	sync_audit(r);
+	worker_leave(&next);
+	role_gone(r, 1, 1);
+	assert_int_equal(role_end(r), 0);
+	read_log();
+	assert_int_equal(requests_of("b-0", "worker_lost"), some_before);
+	assert_int_equal(requests_of("b-1", "worker_lost"), 1);
+	assert_int_equal(requests_of("b-2", "worker_lost"), 1);
+	assert_int_equal(verify(), 0);
+	assert_false(file_there("inflight"));
+	drop_lines();
+}
+
+static void slots_opened_after_the_look(void **state)
+{
+	struct role_under_test r;
+
+	(void)state;
+	goes_on_without(&r, true);
+}
+
+static void slots_opened_in_an_empty_file(void **state)
+{
+	struct role_under_test r;
+
+	(void)state;
+	goes_on_without(&r, false);
+}
+
 /* This role dies: the worker sends again, nothing is written twice, open requests go on. */
 static void audit_dies(void **state)
 {
@@ -984,7 +1032,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-		T(records), T(batches), T(worker_dies), T(audit_dies), T(everything_dies), T(both_die), T(supervisor_dies), T(dns_is_folded), T(full_disk), T(tampering), T(unfinished_line), T(burst), T(quiet_end), T(unreadable_slots), T(log_taken_away),
+		T(records), T(batches), T(worker_dies), T(audit_dies), T(slots_opened_after_the_look), T(slots_opened_in_an_empty_file), T(everything_dies), T(both_die), T(supervisor_dies), T(dns_is_folded), T(full_disk), T(tampering), T(unfinished_line), T(burst), T(quiet_end), T(unreadable_slots), T(log_taken_away),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
