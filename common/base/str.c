@@ -15,6 +15,19 @@ bool str_ieq(struct str a, struct str b)
 	return true;
 }
 
+bool str_alike(struct str a, struct str b)
+{
+	if (a.n != b.n)
+		return false;
+	for (size_t i = 0; i < a.n; i++) {
+		char x = ascii_lower(a.p[i]), y = ascii_lower(b.p[i]);
+
+		if ((x == '_' ? '-' : x) != (y == '_' ? '-' : y))
+			return false;
+	}
+	return true;
+}
+
 char *str_dupz(struct str s)
 {
 	char *z = must_malloc(s.n + 1);

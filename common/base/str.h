@@ -28,6 +28,7 @@ static inline int hex_value(char c)
 }
 
 bool str_ieq(struct str a, struct str b); /* ASCII case ignored */
+bool str_alike(struct str a, struct str b); /* names of fields that an origin may take for one another: without regard to ASCII case, "_" as "-" (B09) */
 char *str_dupz(struct str s) __attribute__((malloc, returns_nonnull)); /* NUL-terminated copy, the caller's to free; STR_NONE: "" */
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);

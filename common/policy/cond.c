@@ -166,20 +166,6 @@ static bool query_fits(struct cursor *c, bool deny, const struct facts *f)
 
 /* --- headers ------------------------------------------------------------------------------------------------------- */
 
-/* Names that an origin may take for one another: "_" is "-" to many. */
-static bool alike(struct str a, struct str b)
-{
-	if (a.n != b.n)
-		return false;
-	for (size_t i = 0; i < a.n; i++) {
-		char x = ascii_lower(a.p[i]), y = ascii_lower(b.p[i]);
-
-		if ((x == '_' ? '-' : x) != (y == '_' ? '-' : y))
-			return false;
-	}
-	return true;
-}
-
 /* The value, or one of its elements between commas. */
 static bool element_fits(const struct cond_value *v, struct str s)
 {
@@ -207,7 +193,7 @@ static bool header_fits(const struct cond_value *v, bool deny, const struct fact
 	struct str name, value;
 
 	for (unsigned i = 0; f->field != NULL && f->field(f->field_arg, i, &name, &value); i++) {
-		if (name.n == 0 || !alike(v->key, name))
+		if (name.n == 0 || !str_alike(v->key, name))
 			continue;
 		if (deny && element_fits(v, value))
 			return true;

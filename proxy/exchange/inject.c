@@ -5,35 +5,21 @@
 
 static const char *const credential_places[] = { "Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Private-Token" };
 
-/* As origins may read them: without regard to case, '_' as '-' (B09). */
-static bool like(struct str a, struct str b)
-{
-	if (a.n != b.n)
-		return false;
-	for (size_t i = 0; i < a.n; i++) {
-		char x = ascii_lower(a.p[i]), y = ascii_lower(b.p[i]);
-
-		if ((x == '_' ? '-' : x) != (y == '_' ? '-' : y))
-			return false;
-	}
-	return true;
-}
-
 bool inject_is_place(const struct dest *d, struct str field)
 {
 	struct inject in;
 	struct str place;
 
 	for (size_t i = 0; i < sizeof(credential_places) / sizeof(credential_places[0]); i++)
-		if (like(field, str_of(credential_places[i])))
+		if (str_alike(field, str_of(credential_places[i])))
 			return true;
 	for (unsigned i = 0; d->has_places && dest_place(d, i, &place); i++)
-		if (like(field, place))
+		if (str_alike(field, place))
 			return true;
 	for (unsigned i = 0; d->has_inject && dest_inject(d, i, &in); i++) {
-		if ((in.kind == INJECT_HEADER || in.kind == INJECT_HMAC || (in.kind == INJECT_PLACEHOLDER && (in.places & PLACE_HEADER))) && in.name.n > 0 && like(field, in.name))
+		if ((in.kind == INJECT_HEADER || in.kind == INJECT_HMAC || (in.kind == INJECT_PLACEHOLDER && (in.places & PLACE_HEADER))) && in.name.n > 0 && str_alike(field, in.name))
 			return true;
-		if (in.kind == INJECT_SIGV4 && like(field, STR("X-Amz-Security-Token")))
+		if (in.kind == INJECT_SIGV4 && str_alike(field, STR("X-Amz-Security-Token")))
 			return true;
 	}
 	return false;

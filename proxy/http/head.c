@@ -125,18 +125,9 @@ bool http_fields_add(struct http_fields *fs, struct str name, struct str value, 
 
 void http_fields_drop_like(struct http_fields *fs, struct str name)
 {
-	for (unsigned i = 0; i < fs->n; i++) {
-		struct str f = fs->f[i].name;
-		bool same = f.n == name.n;
-
-		for (size_t k = 0; same && k < f.n; k++) {
-			char a = ascii_lower(f.p[k]), b = ascii_lower(name.p[k]);
-
-			same = (a == '_' ? '-' : a) == (b == '_' ? '-' : b);
-		}
-		if (same)
+	for (unsigned i = 0; i < fs->n; i++)
+		if (str_alike(fs->f[i].name, name))
 			fs->f[i].drop = true;
-	}
 }
 
 /* Drops what Connection nominates. In requests it may not nominate what we or the framing rely on. */
