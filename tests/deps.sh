@@ -18,7 +18,7 @@ fuzz() { # the sanitizers' run-time is a package of its own, named by the versio
 	echo "clang ${v:+libclang-rt-$v-dev}"
 }
 clients() { # toolchains from anywhere on the PATH; without one, the distribution's
-	echo "libnginx-mod-http-brotli-filter wget python3-requests python3-httpx python3-grpcio python3-websockets python3-pip redis-server openssh-client tinyproxy gnutls-bin chromium firefox-esr skopeo gh awscli python3-boto3"
+	echo "libnginx-mod-http-brotli-filter wget python3-requests python3-httpx python3-grpcio python3-websockets python3-pip redis-server openssh-client tinyproxy gnutls-bin squid-openssl chromium firefox-esr skopeo gh awscli python3-boto3"
 	command -v npm >/dev/null 2>&1 || echo npm
 	command -v go >/dev/null 2>&1 || echo golang-go
 	command -v java >/dev/null 2>&1 || echo default-jdk-headless
