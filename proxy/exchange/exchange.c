@@ -1481,7 +1481,7 @@ static bool may_retry(const struct exchange *x, bool unprocessed)
 
 void exchange_upstream_lost(struct exchange *x, enum refusal_code code, const char *cause, bool unprocessed)
 {
-	bool retry = may_retry(x, unprocessed);
+	bool retry = code != REFUSAL_UPSTREAM_TIMEOUT && may_retry(x, unprocessed); /* who is silent may be at work on it */
 
 	if (x->up != NULL)
 		x->up->x = NULL;

@@ -199,6 +199,25 @@ static void upstream_never_answers(void **state)
 	}
 }
 
+/* K09: silence on a connection that was used before is no sign that it was closed: the request is not sent again, and not waited for twice. */
+static void silent_when_used_again(void **state)
+{
+	static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+	(void)state;
+	for (int v = 1; v <= 2; v++) {
+		struct pipe *p = begin(FLAG_H1_A, v == 2);
+
+		step_request(p, 0);
+		give(upstream(0), answer, sizeof(answer) - 1);
+		assert_int_equal(check_open(), 0);
+		step_request(p, 0);
+		assert_in_range(until_recorded(40 * MINUTE, NULL), 9 * MINUTE, 11 * MINUTE);
+		assert_string_equal(C->code, "upstream_timeout");
+		end(2);
+	}
+}
+
 /* 1,000 streams whose clients read nothing: what waits for them is on the account, and has a bound. */
 static void thousand(void **state)
 {
@@ -234,6 +253,7 @@ int main(void)
 		cmocka_unit_test(half_a_head),
 		cmocka_unit_test(content_never_comes),
 		cmocka_unit_test(upstream_never_answers),
+		cmocka_unit_test(silent_when_used_again),
 		cmocka_unit_test(thousand),
 	};
 
