@@ -21,7 +21,7 @@ void buf_fini_secret(struct buf *b)
 	buf_fini(b);
 }
 
-uint8_t *buf_room(struct buf *b, size_t n)
+uint8_t *buf_more(struct buf *b, size_t n)
 {
 	size_t cap;
 
@@ -55,23 +55,6 @@ void buf_commit(struct buf *b, size_t n)
 {
 	MUST(b->off + b->len + n <= b->cap);
 	b->len += n;
-}
-
-void buf_add(struct buf *b, const void *p, size_t n)
-{
-	if (n == 0)
-		return;
-	memcpy(buf_room(b, n), p, n);
-	b->len += n;
-}
-
-void buf_adds(struct buf *b, struct str s) { buf_add(b, s.p, s.n); }
-void buf_addz(struct buf *b, const char *s) { buf_add(b, s, strlen(s)); }
-
-void buf_addc(struct buf *b, char c)
-{
-	*buf_room(b, 1) = (uint8_t)c;
-	b->len++;
 }
 
 void buf_addu(struct buf *b, uint64_t v)

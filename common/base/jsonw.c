@@ -35,25 +35,40 @@ static size_t utf8_len(const unsigned char *p, size_t n)
 	return k;
 }
 
+/* How many octets at the front stand in a string as they are: visible ASCII except '"' and '\\'. */
+static size_t plain_run(const unsigned char *p, size_t n)
+{
+	const uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
+	size_t i = 0;
+
+	for (; i + 8 <= n; i += 8) {
+		uint64_t v, quote, back, del;
+
+		memcpy(&v, p + i, 8);
+		quote = v ^ ones * '"';
+		back = v ^ ones * '\\';
+		del = v ^ ones * 0x7f;
+		/* a top bit wherever an octet is below 0x20, one of the three, or not ASCII (a borrow may mark more: they are looked at one by one) */
+		if ((((v - ones * 0x20) | (quote - ones) | (back - ones) | (del - ones) | v) & tops) != 0)
+			break;
+	}
+	while (i < n && p[i] >= 0x20 && p[i] < 0x7f && p[i] != '"' && p[i] != '\\')
+		i++;
+	return i;
+}
+
 void jsonw_quote(struct buf *out, struct str s)
 {
 	static const char hex[] = "0123456789abcdef";
 	const unsigned char *p = (const unsigned char *)s.p;
 	size_t i = 0, run = 0;
 
-	if (s.n == 0) {
-		buf_addz(out, "\"\"");
-		return;
-	}
+	buf_room(out, s.n + 2);
 	buf_addc(out, '"');
-	while (i < s.n) {
+	while (s.n > 0 && (i += plain_run(p + i, s.n - i)) < s.n) {
 		unsigned char c = p[i];
 		size_t k;
 
-		if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') {
-			i++;
-			continue;
-		}
 		buf_add(out, p + run, i - run);
 		if (c == '"' || c == '\\') {
 			buf_addc(out, '\\');
@@ -77,7 +92,8 @@ void jsonw_quote(struct buf *out, struct str s)
 		}
 		run = i;
 	}
-	buf_add(out, p + run, i - run);
+	if (s.n > 0)
+		buf_add(out, p + run, s.n - run);
 	buf_addc(out, '"');
 }
 
@@ -103,10 +119,17 @@ void jsonw_close(struct jsonw *w, char b)
 
 void jsonw_key(struct jsonw *w, const char *key)
 {
-	sep(w);
-	buf_addc(w->out, '"');
-	buf_addz(w->out, key);
-	buf_addz(w->out, "\":");
+	size_t n = strlen(key);
+	uint8_t *p = buf_room(w->out, n + 4), *to = p;
+
+	if (w->need_comma)
+		*to++ = ',';
+	*to++ = '"';
+	memcpy(to, key, n);
+	to += n;
+	*to++ = '"';
+	*to++ = ':';
+	buf_commit(w->out, (size_t)(to - p));
 	w->need_comma = false;
 }
 

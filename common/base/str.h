@@ -12,6 +12,7 @@ struct str {
 	size_t n;
 };
 #define STR(lit) ((struct str){ (lit), sizeof(lit) - 1 })
+#define STR_INIT(lit) { (lit), sizeof(lit) - 1 } /* for what is static */
 #define STR_NONE ((struct str){ NULL, 0 })
 
 static inline struct str str_of(const char *s) { return (struct str){ s, s ? strlen(s) : 0 }; }

@@ -500,6 +500,26 @@ bool table_dest_each(const struct table *t, bool (*fn)(void *arg, const struct d
 /* The value of a destination that table_find gave. */
 static bool value_of(const struct dest *d, struct dest_value *v) { return dest_value_load(str_mk(d->value, d->value_len), v); }
 
+/* One section of a value, instead of all. v is good for dest_value_ref then. No elements if it is out of bounds. */
+static struct section section_of(const struct dest *d, struct dest_value *v, enum dest_section s, size_t size)
+{
+	struct section none = { 0, 0 }, it;
+
+	if (d->value_len < DEST_FIXED)
+		return none;
+	v->p = d->value;
+	v->len = d->value_len;
+	it = (struct section){ le32(v->p + DEST_SECTIONS + 8 * s), le32(v->p + DEST_SECTIONS + 8 * s + 4) };
+	return it.off <= v->len && it.n <= (v->len - it.off) / size ? it : none;
+}
+
+static const uint8_t *element(const struct dest *d, struct dest_value *v, enum dest_section s, size_t size, uint32_t i)
+{
+	struct section it = section_of(d, v, s, size);
+
+	return i < it.n ? v->p + it.off + size * i : NULL;
+}
+
 struct str dest_host(const struct dest *d)
 {
 	struct dest_value v;
@@ -548,7 +568,7 @@ bool dest_ca(const struct dest *d, unsigned i, struct str *der)
 	struct dest_value v;
 	const uint8_t *p;
 
-	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_CAS, CA_SIZE, i)) == NULL)
+	if ((p = element(d, &v, SECT_CAS, CA_SIZE, i)) == NULL)
 		return false;
 	*der = dest_value_ref(&v, p);
 	return der->n > 0;
@@ -559,7 +579,7 @@ bool dest_rate(const struct dest *d, unsigned i, struct rate *out)
 	struct dest_value v;
 	const uint8_t *p;
 
-	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_RATES, RATE_SIZE, i)) == NULL || p[0] >= RATE_KINDS)
+	if ((p = element(d, &v, SECT_RATES, RATE_SIZE, i)) == NULL || p[0] >= RATE_KINDS)
 		return false;
 	*out = (struct rate){ p[0], le32(p + 4), le64(p + 8), le32(p + 16), le64(p + 24) };
 	return true;
@@ -614,7 +634,7 @@ bool dest_place(const struct dest *d, unsigned i, struct str *place)
 	struct dest_value v;
 	const uint8_t *p;
 
-	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_PLACES, PLACE_SIZE, i)) == NULL)
+	if ((p = element(d, &v, SECT_PLACES, PLACE_SIZE, i)) == NULL)
 		return false;
 	*place = dest_value_ref(&v, p);
 	return place->n > 0;
@@ -624,14 +644,14 @@ const uint8_t *dest_pin(const struct dest *d, unsigned i)
 {
 	struct dest_value v;
 
-	return value_of(d, &v) ? dest_value_at(&v, SECT_PINS, PIN_SIZE, i) : NULL;
+	return element(d, &v, SECT_PINS, PIN_SIZE, i);
 }
 
 unsigned dest_inject_count(const struct dest *d)
 {
 	struct dest_value v;
 
-	return value_of(d, &v) ? v.sect[SECT_INJECTS].n : 0;
+	return section_of(d, &v, SECT_INJECTS, INJECT_SIZE).n;
 }
 
 bool dest_inject(const struct dest *d, unsigned i, struct inject *out)
@@ -639,7 +659,7 @@ bool dest_inject(const struct dest *d, unsigned i, struct inject *out)
 	struct dest_value v;
 	const uint8_t *p;
 
-	if (!value_of(d, &v) || (p = dest_value_at(&v, SECT_INJECTS, INJECT_SIZE, i)) == NULL || p[0] >= INJECT_KINDS)
+	if ((p = element(d, &v, SECT_INJECTS, INJECT_SIZE, i)) == NULL || p[0] >= INJECT_KINDS)
 		return false;
 	out->kind = p[0];
 	out->slashes_keep = (p[1] & INJECT_FLAG_SLASHES) != 0;

@@ -12,7 +12,7 @@
 #include "../../common/base/must.h"
 
 #define LINE_MAX_OCTETS (1u << 20)
-#define ALLOCATE_STEP (64u << 10) /* beyond what is needed: how often the kernel is asked, and how late a full disk shows */
+#define ALLOCATE_STEP (256u << 10) /* beyond what is needed: how often the kernel is asked, and how late a full disk shows */
 
 static ssize_t read_full(int fd, void *p, size_t n, off_t at)
 {
@@ -312,23 +312,22 @@ int logfile_write(struct logfile *l, struct err *err)
 
 int logfile_reserve(struct logfile *l, off_t n, struct err *err)
 {
-	off_t step = n + (off_t)ALLOCATE_STEP;
+	off_t from = l->allocated > l->size ? l->allocated : l->size;
 
 	if (l->no_allocate || l->allocated - l->size >= n)
 		return 0;
-	if (fallocate(l->fd, FALLOC_FL_KEEP_SIZE, l->size, step) == 0) {
-		l->allocated = l->size + step;
-		return 0;
+	for (off_t more = ALLOCATE_STEP;; more = 0) {
+		if (fallocate(l->fd, FALLOC_FL_KEEP_SIZE, from, l->size + n + more - from) == 0) {
+			l->allocated = l->size + n + more;
+			return 0;
+		}
+		if (errno == EOPNOTSUPP || errno == ENOSYS) {
+			l->no_allocate = true;
+			return 0;
+		}
+		if (more == 0)
+			return err_errno(err, "cannot allocate space for records");
 	}
-	if (errno == EOPNOTSUPP || errno == ENOSYS) {
-		l->no_allocate = true;
-		return 0;
-	}
-	if (fallocate(l->fd, FALLOC_FL_KEEP_SIZE, l->size, n) == 0) {
-		l->allocated = l->size + n;
-		return 0;
-	}
-	return err_errno(err, "cannot allocate space for records");
 }
 
 int logfile_anchor(struct logfile *l, struct err *err)

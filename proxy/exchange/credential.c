@@ -29,7 +29,7 @@ struct credential {
 	bool watching, filling;
 	struct placeholder_watch watch;
 	struct placeholder_fill fill;
-	struct placeholder_value values[VALUES_MAX]; /* for the content */
+	struct placeholder_value *values; /* VALUES_MAX, in the arena: for the content */
 	unsigned value_n;
 	struct buf mem, out; /* of values; content on its way */
 	uint8_t told[PLACEHOLDERS_MAX / 8]; /* findings in the content */
@@ -88,8 +88,9 @@ struct trip {
 	const struct placeholders *set;
 	const struct placeholder *p; /* the first that is wrong */
 	unsigned places;             /* where it would be right to stand exactly: enum inject_place, 0: nowhere */
-	bool credentials;            /* or in any form, of a secret that is bound here */
+	bool credentials;            /* or in any form, of a secret that is bound here, if the field is a place of credentials */
 	bool decided;                /* the rule counts */
+	struct str field;            /* whose value is looked at */
 };
 
 static void on_trip(void *arg, const struct placeholder_hit *h)
@@ -101,7 +102,7 @@ static void on_trip(void *arg, const struct placeholder_hit *h)
 	for (unsigned i = 0; t->x->has_dest && t->x->dest.has_inject && dest_inject(&t->x->dest, i, &in); i++) {
 		if (!str_eq(in.secret_name, p->secret) || (t->decided && !inject_when(&in, t->x->decision.rule)))
 			continue;
-		if (t->credentials || (h->exact && in.kind == INJECT_PLACEHOLDER && (in.places & t->places)))
+		if ((t->credentials && inject_is_place(&t->x->dest, t->field)) || (h->exact && in.kind == INJECT_PLACEHOLDER && (in.places & t->places)))
 			return;
 	}
 	if (t->p == NULL)
@@ -130,25 +131,32 @@ static void tell(struct exchange *x, const struct placeholder *p, const char *wh
 	buf_fini(&text);
 }
 
-static bool tripped(struct exchange *x, const struct placeholder *p, const char *where)
+static void tripped(struct exchange *x, const struct placeholder *p, const char *where)
 {
 	char text[400];
 
-	if (p == NULL)
-		return false;
 	tell(x, p, where, true);
 	snprintf(x->reason, sizeof(x->reason), "%.*s in the %s", (int)(p->secret.n > 63 ? 63 : p->secret.n), p->secret.p, where);
 	snprintf(text, sizeof(text), "the request carries the placeholder of the secret %.*s in the %s, where it is not filled; it goes only where the policy of this sandbox puts it", (int)(p->secret.n > 63 ? 63 : p->secret.n), p->secret.p, where);
 	exchange_refuse(x, REFUSAL_PLACEHOLDER_MISUSE, text);
-	return true;
 }
 
+/* where: NULL for the value of a field. */
 static bool look(struct trip *t, struct str text, unsigned places, bool credentials, const char *where)
 {
+	char field[80];
+
 	t->places = places;
 	t->credentials = credentials;
 	placeholders_find(t->set, text, on_trip, t);
-	return !tripped(t->x, t->p, where);
+	if (t->p == NULL)
+		return true;
+	if (where == NULL) {
+		snprintf(field, sizeof(field), "field %.*s", (int)(t->field.n > 60 ? 60 : t->field.n), t->field.p);
+		where = field;
+	}
+	tripped(t->x, t->p, where);
+	return false;
 }
 
 /* A name may carry it in several labels. */
@@ -188,14 +196,11 @@ static bool look_all(struct exchange *x, bool decided)
 		return false;
 	for (unsigned i = 0; i < x->req.fields.n; i++) {
 		struct http_field *f = &x->req.fields.f[i];
-		char where[80];
-		bool place;
 
 		if (f->drop)
 			continue;
-		place = x->has_dest && x->dest.has_inject && inject_is_place(&x->dest, f->name);
-		snprintf(where, sizeof(where), "field %.*s", (int)(f->name.n > 60 ? 60 : f->name.n), f->name.p);
-		if (!look(&t, f->name, 0, false, "name of a field") || !look(&t, f->value, 0, place, where))
+		t.field = f->name;
+		if (!look(&t, f->name, 0, false, "name of a field") || !look(&t, f->value, 0, true, NULL))
 			return false;
 	}
 	return true;
@@ -590,6 +595,8 @@ enum secret_state credential_head(struct exchange *x, struct str host, struct st
 			return s;
 		fill_fields(x, &in, value);
 		fill_target(x, &in, value, &t);
+		if ((in.places & place) && c->values == NULL)
+			c->values = arena_alloc(&x->arena, VALUES_MAX * sizeof(*c->values));
 		if (in.places & place)
 			c->value_n = values_for(x, &in, value, content_encoding(place), c->values, c->value_n, &c->mem);
 	}

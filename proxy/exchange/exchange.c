@@ -102,6 +102,8 @@ struct str exchange_method(const struct exchange *x) { return x->req.upgrade_web
 
 static bool is_open(const struct exchange *x) { return x != NULL && x->ws != NULL && x->ws->open; }
 
+#define RECORD_ROOM 1000 /* most records need no more; within what the allocator keeps at hand */
+
 static void write_record(struct exchange *x)
 {
 	struct buf b = { 0 };
@@ -111,24 +113,26 @@ static void write_record(struct exchange *x)
 	if (x->recorded)
 		return;
 	x->recorded = true;
+	buf_room(&b, RECORD_ROOM);
+	/* first what the request's slot holds as well (reporter.c) */
 	record_s(&b, REC_KIND, STR("request"));
-	record_s(&b, REC_DECISION, x->decision.verdict == VERDICT_ALLOW ? STR("allow") : STR("deny"));
 	record_s(&b, REC_REQUEST_ID, str_of(x->request_id));
 	record_u(&b, REC_TIME_MS, x->start_ms);
-	record_u(&b, REC_DURATION_MS, (clock_mono_us() - x->start_us) / 1000);
-	if (x->code != REFUSAL_NONE)
-		record_s(&b, REC_CODE, str_of(refusal_text(x->code)));
-	record_s(&b, REC_REASON, str_of(x->reason));
 	record_s(&b, REC_METHOD, exchange_method(x));
-	if (x->scheme != SCHEME_NONE)
-		record_s(&b, REC_SCHEME, x->scheme == SCHEME_HTTP ? STR("http") : STR("https"));
 	if (x->chost.len > 0)
 		record_s(&b, REC_HOST, str_mk(x->chost.text, x->chost.len));
 	else if (id != NULL && id->known)
 		record_s(&b, REC_HOST, str_mk(id->host.text, id->host.len));
+	record_s(&b, REC_PATH, x->path_record.n ? x->path_record : x->req.path);
+	record_s(&b, REC_DECISION, x->decision.verdict == VERDICT_ALLOW ? STR("allow") : STR("deny"));
+	record_u(&b, REC_DURATION_MS, (clock_mono_us() - x->start_us) / 1000);
+	if (x->code != REFUSAL_NONE)
+		record_s(&b, REC_CODE, str_of(refusal_text(x->code)));
+	record_s(&b, REC_REASON, str_of(x->reason));
+	if (x->scheme != SCHEME_NONE)
+		record_s(&b, REC_SCHEME, x->scheme == SCHEME_HTTP ? STR("http") : STR("https"));
 	if (x->port)
 		record_u(&b, REC_PORT, x->port);
-	record_s(&b, REC_PATH, x->path_record.n ? x->path_record : x->req.path);
 	if (x->req.has_query)
 		record_s(&b, REC_QUERY, inject_redact_query(&x->arena, x->req.query, x->has_dest && x->dest.log_query));
 	if (x->status)
@@ -904,12 +908,26 @@ static void send_rest(struct exchange *x)
 		x->up->ops->data(x->up, p, n);
 }
 
+/* What the upstream is called in its request. */
+static struct str authority(struct exchange *x)
+{
+	char *p = arena_alloc(&x->arena, x->chost.len + sizeof("[]:65535")), *end = p;
+	bool v6 = x->chost.ip.family == 6;
+
+	if (v6)
+		*end++ = '[';
+	end = mempcpy(end, x->chost.text, x->chost.len);
+	if (v6)
+		*end++ = ']';
+	if (x->port != (x->scheme == SCHEME_HTTPS ? 443 : 80))
+		end += snprintf(end, sizeof(":65535"), ":%u", x->port);
+	return str_mk(p, (size_t)(end - p));
+}
+
 void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const struct upstream_facts *facts)
 {
-	char host[CANON_HOST_MAX + 16];
 	enum refusal_code code;
-	struct str cause;
-	bool v6 = x->chost.ip.family == 6, def = x->port == (x->scheme == SCHEME_HTTPS ? 443 : 80);
+	struct str host, cause;
 
 	x->waiting_upstream = false;
 	x->up = u;
@@ -930,11 +948,9 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 		exchange_refuse(x, REFUSAL_UPSTREAM_PROTOCOL, "gRPC needs HTTP/2, and this upstream speaks HTTP/1.1 only");
 		return;
 	}
-	snprintf(host, sizeof(host), v6 ? "[%s]" : "%s", x->chost.text);
-	if (!def)
-		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":%u", x->port);
 	/* values are only looked up now, so that none lies around while a connection is made */
-	switch (credential_head(x, str_of(host), &cause, &code)) {
+	host = authority(x);
+	switch (credential_head(x, host, &cause, &code)) {
 	case SECRET_READY:
 		break;
 	case SECRET_WAIT: /* it expired while the connection was made: that one goes back untouched */
@@ -954,7 +970,7 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 	x->phase_ms = loop_now_ms(x->loop);
 	if (x->awaits_continue && http_fields_find_name(&x->req.fields, STR("Expect")) == NULL)
 		http_fields_add(&x->req.fields, STR("Expect"), STR("100-continue"), HF_OTHER);
-	u->ops->head(u, &x->req, str_of(host), x->target_wire, x->req.framing, x->req.content_length);
+	u->ops->head(u, &x->req, host, x->target_wire, x->req.framing, x->req.content_length);
 	if (buf_len(&x->content_held) > 0 && x->request_ended) { /* looked at, and filled, with the head */
 		x->request_sent_any = true;
 		u->ops->data(u, buf_data(&x->content_held), buf_len(&x->content_held));

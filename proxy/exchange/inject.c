@@ -3,7 +3,7 @@
 
 #include <openssl/evp.h>
 
-static const char *const credential_places[] = { "Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Private-Token" };
+static const struct str credential_places[] = { STR_INIT("Authorization"), STR_INIT("Cookie"), STR_INIT("X-Api-Key"), STR_INIT("Api-Key"), STR_INIT("X-Goog-Api-Key"), STR_INIT("Private-Token") };
 
 bool inject_is_place(const struct dest *d, struct str field)
 {
@@ -11,7 +11,7 @@ bool inject_is_place(const struct dest *d, struct str field)
 	struct str place;
 
 	for (size_t i = 0; i < sizeof(credential_places) / sizeof(credential_places[0]); i++)
-		if (str_alike(field, str_of(credential_places[i])))
+		if (str_alike(field, credential_places[i]))
 			return true;
 	for (unsigned i = 0; d->has_places && dest_place(d, i, &place); i++)
 		if (str_alike(field, place))

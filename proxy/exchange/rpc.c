@@ -54,11 +54,11 @@ bool rpc_connect(struct http_request *r, struct refusal *to)
 
 bool rpc_compressed(struct http_response *r)
 {
-	static const char *const names[] = { "Grpc-Encoding", "Connect-Content-Encoding" };
+	static const struct str names[] = { STR_INIT("Grpc-Encoding"), STR_INIT("Connect-Content-Encoding") };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		for (unsigned k = 0; k < r->fields.n; k++)
-			if (str_ieq(r->fields.f[k].name, str_of(names[i])) && !str_ieq(r->fields.f[k].value, STR("identity")))
+			if (str_ieq(r->fields.f[k].name, names[i]) && !str_ieq(r->fields.f[k].value, STR("identity")))
 				return true;
 	return false;
 }

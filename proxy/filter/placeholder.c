@@ -7,16 +7,22 @@
  *
  * Escapes: the same automaton runs a second time over what percent and JSON escapes stand for, from the first escape on
  * until both runs agree again. A find of the second run counts only if an escape stands in it.
+ *
+ * Where no pattern has begun, most octets need not be looked at: two octets at the end of a window as long as the shortest
+ * pattern tell how far on the next place is where one could begin (Wu and Manber 1994).
  */
 #include "placeholder.h"
 
 #include <stdlib.h>
 
 #include "../../common/base/must.h"
+#include "escape.h"
 
 #define TAIL 32
+#define WINDOW_MAX 16
 #define CLASSES_MAX 64
 #define NONE UINT32_MAX
+#define ENDS 0x80000000u
 
 struct pattern {
 	uint32_t which, next; /* chain of those that end in one node */
@@ -36,9 +42,11 @@ struct placeholders {
 	uint32_t pat_n;
 	struct node *node;
 	uint32_t node_n, node_cap;
-	uint32_t *go; /* node_n x classes */
+	uint32_t *go; /* node_n x classes; ENDS: a pattern ends there, or in a suffix of it */
 	unsigned classes;
 	uint8_t class_of[256]; /* 0: occurs nowhere */
+	size_t shortest;       /* pattern; the window */
+	uint8_t *skip;         /* classes x classes: how far the window may move when it ends in these two */
 };
 
 /* --- the automaton ------------------------------------------------------------------------------------------------- */
@@ -107,6 +115,32 @@ static void add_forms(struct placeholders *s, unsigned which)
 		add_pattern(s, which, str_mk(form, base64_core(tail, skip, form)), false);
 }
 
+/* The pattern that ends in a node of its own depth is spelt by the way there. */
+static void spell_skips(struct placeholders *s, uint32_t at, size_t depth, unsigned before)
+{
+	for (unsigned c = 0; c < s->classes && depth < s->shortest; c++) {
+		uint32_t to = s->go[(size_t)at * s->classes + c];
+		uint8_t *skip = &s->skip[(size_t)before * s->classes + c], left = (uint8_t)(s->shortest - 1 - depth);
+
+		if (to == 0)
+			continue;
+		if (depth > 0 && left < *skip)
+			*skip = left;
+		spell_skips(s, to, depth + 1, c);
+	}
+}
+
+/* While the transitions are the patterns' own only. */
+static void make_skips(struct placeholders *s)
+{
+	s->shortest = WINDOW_MAX;
+	for (uint32_t k = 0; k < s->pat_n; k++)
+		s->shortest = s->pat[k].len < s->shortest ? s->pat[k].len : s->shortest;
+	s->skip = must_malloc((size_t)s->classes * s->classes);
+	memset(s->skip, (int)s->shortest - 1, (size_t)s->classes * s->classes);
+	spell_skips(s, 0, 0, 0);
+}
+
 /* Breadth first: every node's failure is known before its children's. */
 static void link_nodes(struct placeholders *s)
 {
@@ -131,6 +165,9 @@ static void link_nodes(struct placeholders *s)
 		}
 	}
 	free(queue);
+	for (size_t i = 0; i < (size_t)s->node_n * s->classes; i++)
+		if (s->node[s->go[i]].first != NONE || s->node[s->go[i]].above != 0)
+			s->go[i] |= ENDS;
 }
 
 struct placeholders *placeholders_new(const struct placeholder *p, size_t n)
@@ -158,6 +195,7 @@ struct placeholders *placeholders_new(const struct placeholder *p, size_t n)
 		*q = (struct placeholder){ .secret = str_mk(mem, p[i].secret.n), .text = str_mk(mem + p[i].secret.n, p[i].text.n), .part = p[i].part, .body_deny = p[i].body_deny };
 		add_forms(s, (unsigned)s->n++);
 	}
+	make_skips(s);
 	link_nodes(s);
 	return s;
 }
@@ -172,13 +210,15 @@ void placeholders_free(struct placeholders *s)
 	free(s->pat);
 	free(s->node);
 	free(s->go);
+	free(s->skip);
 	free(s);
 }
 
 size_t placeholders_count(const struct placeholders *s) { return s == NULL ? 0 : s->n; }
 const struct placeholder *placeholders_at(const struct placeholders *s, size_t i) { return &s->p[i]; }
 
-static uint32_t step(const struct placeholders *s, uint32_t at, uint8_t c) { return s->go[(size_t)at * s->classes + s->class_of[c]]; }
+/* The next node, with ENDS. */
+static uint32_t step(const struct placeholders *s, uint32_t at, uint8_t c) { return s->go[(size_t)(at & ~ENDS) * s->classes + s->class_of[c]]; }
 static uint32_t first_end(const struct placeholders *s, uint32_t at) { return s->node[at].first != NONE ? at : s->node[at].above; }
 
 /* --- finding ------------------------------------------------------------------------------------------------------- */
@@ -208,11 +248,13 @@ static void report(const struct placeholders *s, uint32_t at, size_t end, const 
 
 static void decoded_step(struct placeholder_watch *w, const struct placeholders *s, uint8_t c, bool escaped, const struct found *f)
 {
-	w->decoded = step(s, w->decoded, c);
+	uint32_t to = step(s, w->decoded, c);
+
+	w->decoded = to & ~ENDS;
 	w->at++;
 	if (escaped)
 		w->escape_at = w->at;
-	if (first_end(s, w->decoded) != 0)
+	if (to & ENDS)
 		report(s, w->decoded, 0, &w->escape_at, w->at, f);
 }
 
@@ -266,10 +308,38 @@ static void watch_octet(struct placeholder_watch *w, const struct placeholders *
 	}
 }
 
+/* From i on, where no pattern has begun: the next place where one could begin, or end if none can be whole before it. */
+static size_t skip_to(const struct placeholders *s, const char *p, size_t i, size_t end)
+{
+	const size_t window = s->shortest;
+
+	while (end - i >= window) {
+		const uint8_t *last = (const uint8_t *)p + i + window - 2;
+		size_t k = s->skip[(size_t)s->class_of[last[0]] * s->classes + s->class_of[last[1]]];
+
+		if (k == 0)
+			return i;
+		i += k;
+	}
+	return i;
+}
+
 static void watch(struct placeholder_watch *w, const struct placeholders *s, struct str text, const struct found *f)
 {
+	size_t plain = 0; /* no escape stands before it */
+
 	for (size_t i = 0; i < text.n; i++) {
-		char c = text.p[i];
+		char c;
+		uint32_t to;
+
+		if (w->state == 0 && !w->apart) {
+			if (i >= plain)
+				plain = i + escape_find((const uint8_t *)text.p + i, text.n - i);
+			i = skip_to(s, text.p, i, plain);
+			if (i == text.n)
+				break;
+		}
+		c = text.p[i];
 
 		if (!w->apart && (c == '%' || c == '\\')) {
 			w->apart = true;
@@ -277,8 +347,9 @@ static void watch(struct placeholder_watch *w, const struct placeholders *s, str
 			w->escape_at = 0;
 			w->at = s->node[w->state].depth; /* counted from where a find could begin */
 		}
-		w->state = step(s, w->state, (uint8_t)c);
-		if (first_end(s, w->state) != 0)
+		to = step(s, w->state, (uint8_t)c);
+		w->state = to & ~ENDS;
+		if (to & ENDS)
 			report(s, w->state, i + 1, NULL, 0, f);
 		if (w->apart) {
 			watch_octet(w, s, c, f);
@@ -375,8 +446,10 @@ void placeholder_fill_feed(struct placeholder_fill *f, struct str in, struct buf
 	buf_add(&f->held, in.p, in.n);
 	p = buf_data(&f->held);
 	for (size_t i = had; i < had + in.n; i++) {
-		f->state = step(f->set, f->state, p[i]);
-		if (first_end(f->set, f->state) == 0 || (v = value_at(f, f->state, p + i + 1, &len)) == NULL)
+		uint32_t to = step(f->set, f->state, p[i]);
+
+		f->state = to & ~ENDS;
+		if (!(to & ENDS) || (v = value_at(f, f->state, p + i + 1, &len)) == NULL)
 			continue;
 		buf_add(out, p + from, i + 1 - len - from);
 		buf_adds(out, v->text);

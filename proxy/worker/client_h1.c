@@ -264,11 +264,13 @@ static void half_data(struct client_half *h, const uint8_t *p, size_t n)
 
 	if (n == 0 || cl->is_head)
 		return;
-	if (cl->chunked)
-		buf_add(&cl->c.out, line, h1_chunk_line(line, n));
+	if (!cl->chunked) {
+		conn_send(&cl->c, p, n);
+		return;
+	}
+	buf_add(&cl->c.out, line, h1_chunk_line(line, n));
 	buf_add(&cl->c.out, p, n);
-	if (cl->chunked)
-		buf_addz(&cl->c.out, "\r\n");
+	buf_addz(&cl->c.out, "\r\n");
 	conn_flush_later(&cl->c);
 }
 

@@ -44,7 +44,7 @@ static ssize_t sock_write(struct conn *c, const void *p, size_t n)
 		errno = EAGAIN;
 		return -1;
 	}
-	k = send(c->fd, p, n, MSG_NOSIGNAL);
+	k = send(c->fd, p, n, MSG_NOSIGNAL | (c->more_follows ? MSG_MORE : 0));
 	if (k < 0 && (errno == EAGAIN || errno == EINTR))
 		c->writable = false;
 	return k;
@@ -246,40 +246,51 @@ static void write_fails(struct conn *c)
 	conn_kick(c);
 }
 
+/* Writes once, of p[0..n): a record under TLS. Octets taken; 0: not now, or never (failed, write_failed). more: others follow in this turn. */
+static size_t write_some(struct conn *c, const uint8_t *p, size_t n, bool more)
+{
+	size_t took = 0;
+
+	if (c->ssl != NULL) {
+		int r, e;
+
+		/* a record a call: they leave together, in segments as large as they may be */
+		c->more_follows = more || n > SSL3_RT_MAX_PLAIN_LENGTH;
+		r = SSL_write_ex(c->ssl, p, n, &took);
+		c->more_follows = false;
+		if (r != 1) {
+			e = SSL_get_error(c->ssl, r);
+			if (e != SSL_ERROR_WANT_READ && e != SSL_ERROR_WANT_WRITE) {
+				ERR_clear_error();
+				write_fails(c);
+			}
+			return 0;
+		}
+	} else {
+		ssize_t k = sock_write(c, p, n);
+
+		if (k < 0) {
+			if (errno != EAGAIN && errno != EINTR)
+				write_fails(c);
+			return 0;
+		}
+		took = (size_t)k;
+	}
+	c->bytes_out += took;
+	c->active_ms = loop_now_ms(c->loop);
+	return took;
+}
+
 void conn_flush_now(struct conn *c)
 {
+	size_t n;
+
 	if (c->closed)
 		return;
 	if (c->write_failed)
 		buf_clear(&c->out);
-	while (buf_len(&c->out) > 0 && !c->failed && !c->write_failed) {
-		if (c->ssl != NULL) {
-			size_t n = 0;
-			int r = SSL_write_ex(c->ssl, buf_data(&c->out), buf_len(&c->out), &n), e;
-
-			if (r != 1) {
-				e = SSL_get_error(c->ssl, r);
-				if (e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE)
-					break;
-				ERR_clear_error();
-				write_fails(c);
-				break;
-			}
-			buf_drop(&c->out, n);
-			c->bytes_out += n;
-		} else {
-			ssize_t k = sock_write(c, buf_data(&c->out), buf_len(&c->out));
-
-			if (k < 0) {
-				if (errno != EAGAIN && errno != EINTR)
-					write_fails(c);
-				break;
-			}
-			buf_drop(&c->out, (size_t)k);
-			c->bytes_out += (uint64_t)k;
-		}
-		c->active_ms = loop_now_ms(c->loop);
-	}
+	while (buf_len(&c->out) > 0 && !c->failed && !c->write_failed && (n = write_some(c, buf_data(&c->out), buf_len(&c->out), false)) > 0)
+		buf_drop(&c->out, n);
 	account(c);
 	if (c->failed) {
 		conn_kick(c);
@@ -297,6 +308,25 @@ void conn_flush_now(struct conn *c)
 		c->waited_for = false;
 		conn_kick(c);
 	}
+}
+
+/*
+ * The last octets always wait for the end of the turn: they may be the last of a response, whose record is written before the
+ * client can have it whole.
+ */
+void conn_send(struct conn *c, const uint8_t *p, size_t n)
+{
+	size_t k;
+
+	if (n > CONN_TAIL && !c->closed) {
+		conn_flush_now(c);
+		while (n > CONN_TAIL && buf_len(&c->out) == 0 && !c->failed && !c->write_failed && (k = write_some(c, p, n - CONN_TAIL, true)) > 0) {
+			p += k;
+			n -= k;
+		}
+	}
+	buf_add(&c->out, p, n); /* what OpenSSL could not write is offered to it again from its first octet on */
+	conn_flush_later(c);
 }
 
 bool conn_full(struct conn *c, size_t high)

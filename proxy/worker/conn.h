@@ -6,7 +6,7 @@
  * edge-triggered, so that neither back-pressure nor a request costs an epoll_ctl; a short read means "drained".
  *
  * Rules: the owner's process function is called from the loop, never from within its own calls into conn; output is
- * queued and written once at the end of the turn; a closed conn is freed at the end of the turn (conn_close, then the
+ * queued and written once at the end of the turn, or much of it at once; a closed conn is freed at the end of the turn (conn_close, then the
  * owner's free function).
  */
 #include <openssl/ssl.h>
@@ -15,6 +15,7 @@
 #include "../../common/sys/loop.h"
 
 #define CONN_READ_SIZE 16384      /* one TLS record */
+#define CONN_TAIL 8192            /* of a long piece: so much is written at the end of the turn */
 #define CONN_IN_MAX (64 * 1024)   /* input queue: beyond it the peer waits */
 #define CONN_OUT_HIGH (128 * 1024)
 #define CONN_OUT_LOW (32 * 1024)
@@ -41,6 +42,7 @@ struct conn {
 	bool failed;         /* socket or TLS error: nothing more comes or goes */
 	bool reads_on;       /* set by the owner: a write that fails ends writing only, what the peer has sent before is still read */
 	bool write_failed;   /* then: what is queued for output is thrown away */
+	bool more_follows;   /* what is written now is followed by more at once */
 	bool paused;         /* do not read: the other side is full */
 	bool waited_for;     /* someone was told that out is full: a kick when it is below its low-water mark again */
 	bool kicked, yielded, flushing, closed;
@@ -70,6 +72,8 @@ void conn_fill(struct conn *c);
 /* Schedules a write of out for the end of this turn. */
 void conn_flush_later(struct conn *c);
 void conn_flush_now(struct conn *c);
+/* Queues p[0..n) for output, after what is queued. Much at once is written from where it lies, all but its end. */
+void conn_send(struct conn *c, const uint8_t *p, size_t n);
 /* Whether out holds more than high; who asks then waits for a kick. */
 bool conn_full(struct conn *c, size_t high);
 void conn_kick(struct conn *c);  /* process() at the end of this turn */

@@ -27,6 +27,7 @@ static void policy_free(void *arg)
 	if (w->sup != NULL && !ipc_send(w->sup, MSG_RETIRED, p->generation, 0, &ref, sizeof(ref), NULL, 0))
 		log_error("the supervisor could not be told that generation %u is over", p->generation);
 	table_free(p->table);
+	buf_fini(&p->said);
 	free(p);
 }
 
@@ -64,6 +65,7 @@ struct policy_gen *policy_of_table(const struct worker *w, const struct table *t
 void policy_in_force(struct worker *w, struct table *t, const struct msg_sandbox *s)
 {
 	static const char hex[] = "0123456789abcdef";
+	char digest[64];
 	struct policy_gen *p = must_calloc(1, sizeof(*p)), *before = w->policy;
 
 	p->w = w;
@@ -71,9 +73,12 @@ void policy_in_force(struct worker *w, struct table *t, const struct msg_sandbox
 	p->generation = s->generation;
 	p->refs = 1;
 	for (int i = 0; i < 32; i++) {
-		p->digest_hex[2 * i] = hex[s->table_digest[i] >> 4];
-		p->digest_hex[2 * i + 1] = hex[s->table_digest[i] & 15];
+		digest[2 * i] = hex[s->table_digest[i] >> 4];
+		digest[2 * i + 1] = hex[s->table_digest[i] & 15];
 	}
+	record_s(&p->said, REC_POLICY_NAME, table_name(t));
+	record_s(&p->said, REC_POLICY_DIGEST, str_mk(digest, sizeof(digest)));
+	record_u(&p->said, REC_POLICY_GENERATION, p->generation);
 	p->older = w->policies;
 	w->policies = w->policy = p;
 	w->table = t;

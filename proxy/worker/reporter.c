@@ -221,6 +221,26 @@ void reporter_unslot(struct reporter *r, uint32_t slot)
 	clients_slots_freed(r->w);
 }
 
+static bool in_slot(enum record_tag t) { return t == REC_KIND || t == REC_REQUEST_ID || t == REC_TIME_MS || t == REC_METHOD || t == REC_HOST || t == REC_PATH; }
+
+/* Where the fields begin that a slot does not hold since the beginning; SIZE_MAX: they do not stand together behind the others. */
+static size_t outcome_at(const struct buf *fields)
+{
+	size_t off = 0, first = SIZE_MAX, at = 0;
+	enum record_tag t;
+	struct str v;
+	uint64_t u;
+	bool bad = false;
+
+	for (; record_next(buf_data(fields), buf_len(fields), &off, &t, &v, &u, &bad); at = off) {
+		if (!in_slot(t) && first == SIZE_MAX)
+			first = at;
+		else if (in_slot(t) && first != SIZE_MAX)
+			return SIZE_MAX;
+	}
+	return bad ? SIZE_MAX : first;
+}
+
 /*
  * The outcome goes behind what the slot holds since the request began: the record is true also if this process dies before it
  * is sent. Killed within, it leaves an open slot, as it was. What does not fit is left out, but never the verdict.
@@ -228,16 +248,23 @@ void reporter_unslot(struct reporter *r, uint32_t slot)
 static void finish_slot(struct inflight_slot *s, const struct buf *fields)
 {
 	struct buf outcome = { 0 };
-	size_t off = 0;
+	size_t off = outcome_at(fields);
 	enum record_tag t;
 	struct str v;
 	uint64_t u;
 	bool bad = false, whole = true;
 
+	if (off != SIZE_MAX && buf_len(fields) - off <= sizeof(s->fields) - s->len) {
+		memcpy(s->fields + s->len, buf_data(fields) + off, buf_len(fields) - off);
+		s->len += (uint32_t)(buf_len(fields) - off);
+		__atomic_store_n(&s->state, SLOT_FINISHED, __ATOMIC_RELEASE);
+		return;
+	}
+	off = 0;
 	while (record_next(buf_data(fields), buf_len(fields), &off, &t, &v, &u, &bad)) {
 		size_t had = buf_len(&outcome);
 
-		if (t == REC_KIND || t == REC_REQUEST_ID || t == REC_TIME_MS || t == REC_METHOD || t == REC_HOST || t == REC_PATH)
+		if (in_slot(t))
 			continue;
 		if (v.p != NULL)
 			record_s(&outcome, t, v);
@@ -258,27 +285,23 @@ static void finish_slot(struct inflight_slot *s, const struct buf *fields)
 
 static void add(struct reporter *r, const struct policy_gen *policy, uint32_t slot, const struct buf *fields, bool at_once)
 {
-	struct buf extra = { 0 };
+	struct str said = STR_NONE;
 	struct pending *p;
 
 	if (policy == NULL)
 		policy = r->w->policy;
-
+	if (policy != NULL)
+		said = buf_str(&policy->said);
 	if (slot != INFLIGHT_NO_SLOT)
 		finish_slot(&r->slots[slot], fields);
-	if (policy != NULL) {
-		record_s(&extra, REC_POLICY_NAME, table_name(policy->table));
-		record_s(&extra, REC_POLICY_DIGEST, str_of(policy->digest_hex));
-		record_u(&extra, REC_POLICY_GENERATION, policy->generation);
-	}
-	p = must_malloc(sizeof(*p) + buf_len(fields) + buf_len(&extra));
+	p = must_malloc(sizeof(*p) + buf_len(fields) + said.n);
 	p->next = NULL;
 	p->number = r->next_number++;
 	p->slot = slot;
-	p->len = (uint32_t)(buf_len(fields) + buf_len(&extra));
+	p->len = (uint32_t)(buf_len(fields) + said.n);
 	memcpy(p->fields, buf_data(fields), buf_len(fields));
-	memcpy(p->fields + buf_len(fields), buf_data(&extra), buf_len(&extra));
-	buf_fini(&extra);
+	if (said.n > 0)
+		memcpy(p->fields + buf_len(fields), said.p, said.n);
 	MUST(p->len <= msg_rules[MSG_RECORD].max - sizeof(struct msg_record)); /* record.c: the largest fits */
 	*r->tail = p;
 	r->tail = &p->next;

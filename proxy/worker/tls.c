@@ -89,7 +89,8 @@ static void common_options(SSL_CTX *ctx)
 	SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
 	SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_set_read_ahead(ctx, 1);
-	SSL_CTX_set_default_read_buffer_len(ctx, 65536);
+	/* three records: given back after each read, and chunks of 64 KiB make the allocator tidy up every time */
+	SSL_CTX_set_default_read_buffer_len(ctx, 3 * (SSL3_RT_HEADER_LENGTH + SSL3_RT_MAX_ENCRYPTED_LENGTH));
 	/* the first list where OpenSSL has these (3.5); the star is a key share sent at once */
 	if (SSL_CTX_set1_groups_list(ctx, "*X25519MLKEM768:*X25519:P-256:P-384") != 1) {
 		ERR_clear_error();
@@ -127,6 +128,7 @@ struct tls *tls_new(struct worker *w)
 	t->server = SSL_CTX_new(TLS_server_method());
 	MUST(t->server != NULL);
 	common_options(t->server);
+	SSL_CTX_set_mode(t->server, SSL_MODE_NO_AUTO_CHAIN); /* the leaf is all we send: nothing is built, or verified, for each connection */
 	SSL_CTX_set_options(t->server, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
 	SSL_CTX_set_num_tickets(t->server, 0);
 	SSL_CTX_set_session_cache_mode(t->server, SSL_SESS_CACHE_OFF);

@@ -210,11 +210,13 @@ static void half_data(struct upstream_half *h, const uint8_t *p, size_t n)
 
 	if (n == 0)
 		return;
-	if (u->req_framing == HTTP_BODY_CHUNKED)
-		buf_add(&u->c.out, line, h1_chunk_line(line, n));
+	if (u->req_framing != HTTP_BODY_CHUNKED) {
+		conn_send(&u->c, p, n);
+		return;
+	}
+	buf_add(&u->c.out, line, h1_chunk_line(line, n));
 	buf_add(&u->c.out, p, n);
-	if (u->req_framing == HTTP_BODY_CHUNKED)
-		buf_addz(&u->c.out, "\r\n");
+	buf_addz(&u->c.out, "\r\n");
 	conn_flush_later(&u->c);
 }
 

@@ -27,7 +27,13 @@
 
 void worker_request_id(struct worker *w, char out[33])
 {
-	snprintf(out, 33, "%s%08x", w->id_prefix, w->id_next++);
+	static const char hex[] = "0123456789abcdef";
+	uint32_t n = w->id_next++;
+
+	memcpy(out, w->id_prefix, 16);
+	for (unsigned i = 0; i < 8; i++)
+		out[16 + i] = hex[n >> (28 - 4 * i) & 15];
+	out[24] = 0;
 }
 
 static void withdrawn(struct worker *w, const struct ipc_msg *m)

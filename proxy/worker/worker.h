@@ -64,7 +64,7 @@ struct policy_gen { /* one generation */
 	struct table *table;
 	uint32_t generation;
 	unsigned refs; /* one while it is in force, and one of each that may still look at it or ask in its name */
-	char digest_hex[65];
+	struct buf said; /* its fields of every record */
 };
 struct reporter;
 struct creds;
