@@ -21,6 +21,7 @@
 #define CONTROL_QUEUE_MAX 64	   /* frames other than DATA that wait for h2_output before no more is read (D07) */
 #define SEND_HEAD_MAX (192u << 10) /* a head of head_max, and what was injected */
 #define STALL_MIN 1024		   /* octets that count as progress */
+#define FRAME_ROOM (5 * H2_PAGE)   /* a frame of 16 KiB with its header */
 
 const struct h2_limits h2_limits_default = { .head_max = 65536, .fields_max = 100, .crumbs_max = 100, .line_max = 16384, .target_max = 16384, .continuations_max = 8, .streams_max = 100, .stream_window = 262144, .connection_window = 4194304, .queue_high = 65536, .queue_low = 16384, .linger_octets = 1048576, .linger_ms = 2000, .stall_ms = 120000 };
 
@@ -164,13 +165,37 @@ void h2_consumed(struct h2_stream *st, size_t n)
 /* --- the connection -------------------------------------------------------------------------------------------------- */
 
 static void *mem_malloc(size_t n, void *arg) { return (void)arg, must_malloc(n); }
-static void mem_free(void *p, void *arg) { (void)arg, free(p); }
 static void *mem_calloc(size_t n, size_t size, void *arg) { return (void)arg, must_calloc(n, size); }
-static void *mem_realloc(void *p, size_t n, void *arg) { return (void)arg, must_realloc(p, n); }
+
+static void mem_free(void *p, void *arg)
+{
+	struct h2 *s = arg;
+
+	if (p != NULL && p == s->frame)
+		s->frame = NULL;
+	free(p);
+}
+
+/*
+ * The first buffer of a frame's size is the one that nghttp2 keeps for the session's life: 16 KiB, of which heads fill a few hundred octets
+ * while they are written, and nothing otherwise. It gets pages of its own, so that they can be given back (h2_spare).
+ */
+static void *mem_realloc(void *p, size_t n, void *arg)
+{
+	struct h2 *s = arg;
+
+	if (p != NULL && p == s->frame)
+		s->frame = NULL;
+	if (p != NULL || n < H2_SLICE_MAX || n > FRAME_ROOM || s->frame != NULL)
+		return must_realloc(p, n);
+	p = aligned_alloc(H2_PAGE, FRAME_ROOM);
+	MUST(p != NULL);
+	return s->frame = p;
+}
 
 static void session_new(struct h2 *s)
 {
-	nghttp2_mem mem = { NULL, mem_malloc, mem_free, mem_calloc, mem_realloc };
+	nghttp2_mem mem = { s, mem_malloc, mem_free, mem_calloc, mem_realloc };
 	nghttp2_session_callbacks *cb;
 	nghttp2_option *o;
 
@@ -220,6 +245,15 @@ struct h2 *h2_new(const struct h2_config *c, const struct h2_events *ev, void *a
 	return s;
 }
 
+static void head_free(struct h2 *s)
+{
+	if (s->head == NULL)
+		return;
+	h2_head_fini(s->head);
+	free(s->head);
+	s->head = NULL;
+}
+
 static void free_ended(struct h2 *s)
 {
 	while (s->ended != NULL) {
@@ -243,7 +277,7 @@ void h2_free(struct h2 *s)
 		stream_free(st);
 	}
 	free_ended(s);
-	h2_head_fini(&s->head);
+	head_free(s);
 	free(s);
 }
 
@@ -337,6 +371,8 @@ long h2_feed(struct h2 *s, uint64_t now_ms, const uint8_t *p, size_t n)
 		at += k;
 	}
 	receive(s, p + done, n - done);
+	if (s->head_of == NULL)
+		head_free(s);
 	turn_end(s);
 	return s->over ? -1 : (long)n;
 }
@@ -366,6 +402,7 @@ void h2_output(struct h2 *s, struct buf *out, size_t max)
 
 		s->paused = false;
 		k = nghttp2_session_mem_send(s->ng, &p);
+		s->drained = k == 0 && !s->paused;
 		if (k > 0)
 			buf_add(out, p, (size_t)k);
 		else if (k < 0)
@@ -428,6 +465,13 @@ void h2_lost(struct h2 *s)
 		st = s->streams;
 	}
 	turn_end(s);
+}
+
+void *h2_spare(const struct h2 *s, size_t *n)
+{
+	MUST(!s->busy);
+	*n = FRAME_ROOM;
+	return s->drained ? s->frame : NULL;
 }
 
 void h2_shutdown(struct h2 *s)

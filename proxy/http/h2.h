@@ -26,6 +26,7 @@
 
 #define H2_DATA_MAX 16375  /* with the frame header one TLS record (16,384 octets) */
 #define H2_SLICE_MAX 16384 /* h2_feed takes no more at a time */
+#define H2_PAGE 4096
 
 /* Error codes (RFC 9113 7) that callers use. */
 enum { H2_NO_ERROR = 0,
@@ -108,6 +109,11 @@ bool h2_wants_output(const struct h2 *s);
 bool h2_done(const struct h2 *s);
 /* Resets streams that stalled (limits.stall_ms): event reset with CANCEL. To be called every few seconds. */
 void h2_reap(struct h2 *s, uint64_t now_ms);
+/*
+ * The *n octets from the result on, whole pages of H2_PAGE, hold nothing now: their memory may be given back (madvise,
+ * MADV_DONTNEED) when nothing moves for a while. NULL: there are none.
+ */
+void *h2_spare(const struct h2 *s, size_t *n);
 /* The connection is gone: event reset for every stream that has an owner. Only h2_free may follow. */
 void h2_lost(struct h2 *s);
 /* Graceful end, in two steps: at first the peer is asked to open no more streams, at the second call none is taken. */

@@ -5,6 +5,8 @@
  */
 #include "h2_int.h"
 
+#include <stdlib.h>
+
 #include "../../common/base/must.h"
 
 /* Malformed behind the head of a request, or a response: the stream ends. */
@@ -167,6 +169,13 @@ static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *fr, int wh
 	return 0;
 }
 
+static struct h2_head *head_room(struct h2 *s)
+{
+	if (s->head == NULL)
+		s->head = must_calloc(1, sizeof(*s->head));
+	return s->head;
+}
+
 static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *fr, void *arg)
 {
 	struct h2 *s = arg;
@@ -183,14 +192,14 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *fr, void *
 		s->last_id = st->id;
 		nghttp2_session_set_stream_user_data(ng, st->id, st);
 		nghttp2_session_change_extpri_stream_priority(ng, st->id, &fair, 1); /* streams take turns, whatever the client says */
-		h2_head_start(&s->head, H2_HEAD_REQUEST, false);
+		h2_head_start(head_room(s), H2_HEAD_REQUEST, false);
 		s->head_of = st;
 		return 0;
 	}
 	st = nghttp2_session_get_stream_user_data(ng, fr->hd.stream_id);
 	if (st == NULL || !st->owned || st->discard || st->reset)
 		return 0;
-	h2_head_start(&s->head, st->head_done ? H2_HEAD_TRAILERS : H2_HEAD_RESPONSE, s->c.client);
+	h2_head_start(head_room(s), st->head_done ? H2_HEAD_TRAILERS : H2_HEAD_RESPONSE, s->c.client);
 	s->head_of = st;
 	return 0;
 }
@@ -203,7 +212,7 @@ static int on_field(nghttp2_session *ng, const nghttp2_frame *fr, const uint8_t 
 	(void)fr;
 	(void)flags;
 	if (s->head_of != NULL && !s->over)
-		h2_head_field(&s->head, &s->c.limits, str_mk(name, name_len), str_mk(value, value_len));
+		h2_head_field(s->head, &s->c.limits, str_mk(name, name_len), str_mk(value, value_len));
 	return 0;
 }
 
@@ -234,7 +243,7 @@ static void peer_ended(struct h2_stream *st)
 static void request_head(struct h2_stream *st, bool end)
 {
 	struct h2 *s = st->s;
-	struct h2_head *h = &s->head;
+	struct h2_head *h = s->head;
 
 	st->head_done = true;
 	if (!h2_head_request(h, &s->c, end)) {
@@ -257,7 +266,7 @@ static void request_head(struct h2_stream *st, bool end)
 static void response_head(struct h2_stream *st, bool end)
 {
 	struct h2 *s = st->s;
-	struct h2_head *h = &s->head;
+	struct h2_head *h = s->head;
 
 	if (!h2_head_response(h, st->to_head, end)) {
 		broken(st, &h->fault);
@@ -273,7 +282,7 @@ static void response_head(struct h2_stream *st, bool end)
 
 static void head_received(struct h2 *s, struct h2_stream *st, bool end)
 {
-	struct h2_head *h = &s->head;
+	struct h2_head *h = s->head;
 
 	s->head_of = NULL;
 	switch (h->kind) {

@@ -108,7 +108,7 @@ struct h2 {
 	void *arg;
 	uint64_t now_ms;
 	struct h2_budget budget;
-	struct h2_head head;
+	struct h2_head *head;	   /* while one comes in, and to the end of that h2_feed */
 	struct h2_stream *head_of; /* whose head is being received; NULL: it is not looked at */
 	struct h2_stream *streams, *ended, *writable;
 	unsigned n, active; /* of streams; those that nghttp2 knows */
@@ -124,6 +124,8 @@ struct h2 {
 	/* Where in the peer's stream of frames we are: octets to pass over, then a header (for PRIORITY with what it depends on). */
 	size_t skip;
 	uint8_t peek[13], peek_n, peek_want;
+	void *frame; /* nghttp2's buffer of a frame that is being sent, at the start of a page; NULL: it is not known */
+	bool drained; /* it holds nothing */
 	struct buf *out; /* during h2_output */
 	size_t out_end;
 	bool paused;

@@ -40,6 +40,7 @@ struct client_h2 {
 	bool in_turn;	  /* output is taken at its end */
 	size_t queued;	  /* of the session, as the connection was told */
 	uint64_t head_ms; /* since when a head is unfinished, as the sweep saw it; 0: none is */
+	uint64_t trimmed; /* see h2conn_sweep */
 };
 
 static const struct client_half_ops half_ops;
@@ -476,6 +477,7 @@ void client_h2_sweep(struct client *cl, uint64_t now)
 		gone(cs, "the client sent nothing for too long");
 	}
 	h2_reap(h->s, now);
+	h2conn_sweep(&cl->c, h->s, now, &h->trimmed);
 	if (h2_in_head(h->s) && h->head_ms == 0) {
 		h->head_ms = now;
 	} else if (!h2_in_head(h->s)) {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "h2conn.h"
 
+#include <sys/mman.h>
+
 #define OUT_MAX 65536 /* octets in the connection's queue; the rest waits in its streams, where their turns are kept */
+#define QUIET_MS 1000
 
 static void put(struct conn *c, struct h2 *s)
 {
@@ -48,4 +51,17 @@ bool h2conn_turn(struct conn *c, struct h2 *s)
 	if (c->more && buf_len(&c->in) == 0)
 		conn_yield(c); /* others get their turn first */
 	return true;
+}
+
+void h2conn_sweep(struct conn *c, struct h2 *s, uint64_t now, uint64_t *trimmed)
+{
+	void *pages;
+	size_t n;
+
+	if (*trimmed == c->active_ms || now - c->active_ms < QUIET_MS)
+		return;
+	*trimmed = c->active_ms;
+	pages = h2_spare(s, &n);
+	if (pages != NULL)
+		madvise(pages, n, MADV_DONTNEED);
 }

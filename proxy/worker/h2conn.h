@@ -10,4 +10,6 @@
  * within. False: it is over; what could be said was written, and h2_lost is the caller's.
  */
 bool h2conn_turn(struct conn *c, struct h2 *s);
+/* To be called about once a second: what is held for traffic goes while there is none. *trimmed is kept for it, 0 at first. */
+void h2conn_sweep(struct conn *c, struct h2 *s, uint64_t now, uint64_t *trimmed);
 #endif

@@ -38,6 +38,7 @@ struct upstream_h2 {
 	bool settings, settings_told; /* the peer's came */
 	size_t queued;	  /* of the session, as the connection was told */
 	uint64_t head_ms; /* since when a head is unfinished, as the sweep saw it; 0: none is */
+	uint64_t trimmed; /* see h2conn_sweep */
 	char fault[64];
 };
 
@@ -436,6 +437,7 @@ void upstream_h2_sweep(struct upstream *u, uint64_t now, bool old)
 		lost(us, REFUSAL_UPSTREAM_TIMEOUT, cause, H2_NO_ERROR, false, true);
 	}
 	h2_reap(h->s, now);
+	h2conn_sweep(&u->c, h->s, now, &h->trimmed);
 	if (!h2_in_head(h->s)) {
 		h->head_ms = 0;
 	} else if (h->head_ms == 0) {

@@ -47,6 +47,47 @@ touch "$WORK/stop"
 wait $greedy
 # over HTTP/2 each stream has a window of its own: enough uploads that the origin does not take pass the limit, and some are shed
 if ! /usr/bin/python3 -c 'import h2' 2>/dev/null; then skip "python3-h2 is not installed"; check_done; fi
+# what an idle connection holds in all, TLS and the account of what it did included
+cat >"$WORK/idle.py" <<'P'
+# COUNT connections of HTTP/2, a request on each; then they are held until told to let go
+import os, socket, ssl, sys, time
+import h2.config, h2.connection, h2.events
+ctx = ssl.create_default_context(); ctx.set_alpn_protocols(["h2"]); held = []
+def one():
+    s = ctx.wrap_socket(socket.create_connection(("api.test", 443), 30), server_hostname="api.test"); s.settimeout(30)
+    c = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=None)); c.initiate_connection()
+    c.send_headers(1, [(":method", "GET"), (":scheme", "https"), (":authority", "api.test"), (":path", "/v1/hello")], end_stream=True); s.sendall(c.data_to_send())
+    while True:
+        d = s.recv(65536)
+        if not d: raise SystemExit("closed")
+        e = c.receive_data(d); s.sendall(c.data_to_send())
+        if any(isinstance(x, h2.events.StreamEnded) for x in e): break
+    held.append(s)
+for n in sys.argv[1:]:
+    while len(held) < int(n): one()
+    open("held" + n, "w").close()
+    while not os.path.exists("go" + n): time.sleep(0.05)
+P
+(cd "$WORK" && E2E_SECRET=$SECRET timeout 120 "$SP" run --quiet --policy policy.yaml --name idle -- /usr/bin/python3 idle.py 100 900) >"$T/idle" 2>&1 &
+idle=$!
+PIDS+=($idle)
+settled() { # the same for three seconds: what was needed for traffic went
+	local a b=0 i
+	for ((i = 0; i < 20; i++)); do a=$b; sleep 3; b=$(awk '/VmRSS/ { print $2 }' "/proc/$w/status"); [ "$a" != "$b" ] || break; done
+	echo "$b"
+}
+if wait_for 60 test -e "$WORK/held100"; then
+	w=$(role_pids | awk '$1 == "worker" && $3 == "idle" {print $2}')
+	before=$(settled)
+	touch "$WORK/go100"
+	wait_for 60 test -e "$WORK/held900" || not_ok "900 idle connections" "$(cat "$T/idle")"
+	after=$(settled)
+	[ $(((after - before) * 1024)) -le $((800 * 32768)) ] && ok "an idle connection of HTTP/2 holds no more than 32 KiB ($(((after - before) * 1024 / 800)) octets)" || not_ok "an idle connection of HTTP/2 holds no more than 32 KiB" "$before KiB with 100, $after KiB with 900"
+else
+	not_ok "100 idle connections" "$(cat "$T/idle")"
+fi
+touch "$WORK/go100" "$WORK/go900"
+wait $idle
 STUCK=$(free_port)
 cat >"$T/stuck.py" <<'P'
 # speaks HTTP/2, gives out its first windows and no more

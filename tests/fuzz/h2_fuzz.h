@@ -243,6 +243,16 @@ static void ev_fault(void *arg, const struct http_fault *f)
 static const struct h2_events fz_events = { ev_request, ev_malformed, ev_refused, ev_response, ev_data, ev_trailers, ev_end, ev_broken, ev_reset, ev_writable, ev_settings, ev_goaway, ev_fault };
 
 /* data: how many octets of acts, the acts, the step, the stream behind the preface. */
+/* What the session says that it does not need now. */
+static void spoil(struct h2 *h)
+{
+	size_t n;
+	void *p = h2_spare(h, &n);
+
+	if (p != NULL)
+		memset(p, 0xa5, n);
+}
+
 static int fuzz(bool client, const uint8_t *data, size_t size)
 {
 	static const char magic[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
@@ -288,6 +298,7 @@ static int fuzz(bool client, const uint8_t *data, size_t size)
 			buf_clear(&out);
 			h2_output(o->h, &out, max);
 			MUST(buf_len(&out) < max + 200000);
+			spoil(o->h);
 		}
 		if (r == 0 && ++total > 100000)
 			abort(); /* no progress */

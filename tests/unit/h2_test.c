@@ -1071,6 +1071,71 @@ static void ub08_memory(void **state)
 	stop();
 }
 
+/* HEADERS and the CONTINUATIONs behind it as one frame, which no peer would take. */
+static void join_head(struct buf *out)
+{
+	struct buf whole = { 0 };
+	uint8_t flags = 0;
+
+	assert_int_equal(buf_data(out)[3], F_HEADERS);
+	flags = buf_data(out)[4] | END_HEADERS;
+	while (buf_len(out) > 0) {
+		const uint8_t *f = buf_data(out);
+		size_t n = (size_t)f[0] << 16 | (size_t)f[1] << 8 | f[2];
+
+		assert_true(buf_len(out) >= 9 + n && n <= 16384);
+		assert_true(buf_len(&whole) == 0 || f[3] == F_CONTINUATION);
+		buf_add(&whole, f + 9, n);
+		buf_drop(out, 9 + n);
+	}
+	frame(out, F_HEADERS, flags, 1, buf_data(&whole), buf_len(&whole));
+	buf_fini(&whole);
+}
+
+/* What a session holds while nothing moves; the buffer of frames is spare then, and only then. */
+static void idle_memory(void **state)
+{
+	static struct http_response res = { .status = 200 };
+	static char text[12000];
+	size_t before, n;
+	void *p;
+
+	(void)state;
+	before = mallinfo2().uordblks;
+	start();
+	headers(&in, 1, GET_, true);
+	feed(&S, &in);
+	assert_true(spoil(S.h));
+	memset(text, 'a', sizeof(text));
+	res.fields.n = 0;
+	for (unsigned i = 0; i < 3; i++) /* one head in frames of 16 KiB: three of them */
+		MUST(http_fields_add(&res.fields, STR("x-long"), str_mk(text, sizeof(text)), HF_OTHER));
+	h2_send_response(S.st[0], &res, HTTP_BODY_NONE, 0, false, true);
+	h2_leave(S.st[0]);
+	for (unsigned i = 0; h2_wants_output(S.h); i++) {
+		assert_true(i < 4);
+		h2_output(S.h, &S.out, 1);
+		assert_int_equal(spoil(S.h), !h2_wants_output(S.h));
+	}
+	join_head(&S.out);
+	read_frames(&S, false);
+	HAS(&S.frames, "HEADERS 1 end :status=200 x-long=aaaa");
+	assert_int_equal(count(&S.frames, "x-long=aaaa"), 3);
+	buf_fini(&S.frames);
+	buf_fini(&S.log);
+	buf_fini(&S.out);
+	buf_fini(&in);
+	arena_fini(&S.kept);
+	nghttp2_hd_inflate_del(S.inf);
+	p = h2_spare(S.h, &n);
+	assert_non_null(p);
+	assert_int_equal((uintptr_t)p % H2_PAGE, 0);
+	assert_true(n >= 16394); /* what nghttp2 asks for */
+	assert_true(mallinfo2().uordblks <= before + n + 13000);
+	MUST(nghttp2_hd_inflate_new(&S.inf) == 0);
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1103,6 +1168,7 @@ int main(void)
 		cmocka_unit_test(window_updates_of_honest_readers),
 		cmocka_unit_test(shutdown_in_steps),
 		cmocka_unit_test(ub08_memory),
+		cmocka_unit_test(idle_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

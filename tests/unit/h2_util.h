@@ -362,6 +362,17 @@ static inline void read_frames(struct side *s, bool of_client)
 	}
 }
 
+/* What the session says that it does not need now, it does not: other octets stand there from here on. */
+static inline bool spoil(struct h2 *h)
+{
+	size_t n;
+	void *p = h2_spare(h, &n);
+
+	if (p != NULL)
+		memset(p, 0xa5, n);
+	return p != NULL;
+}
+
 /* Feeds all of p in steps (0: as it comes), taking output after each step; stops when the session is over. */
 static inline void feed_step(struct side *s, const uint8_t *p, size_t n, size_t step, bool client)
 {
@@ -376,6 +387,7 @@ static inline void feed_step(struct side *s, const uint8_t *p, size_t n, size_t 
 		r = h2_feed(s->h, s->now, c, k);
 		free(c);
 		h2_output(s->h, &s->out, 1 << 20);
+		spoil(s->h);
 		read_frames(s, client);
 		if (r < 0)
 			s->over = true;
