@@ -144,6 +144,22 @@ struct msg_released {
 	/* value follows when OK, else a cause for the operator */
 } __attribute__((packed));
 
+#define MSG_SIGN_PART 49140u      /* octets of one SIGN behind the struct */
+#define MSG_SIGN_MAX (5u << 20)  /* octets that are signed together: content that is held, and what stands around it */
+struct msg_sign { /* with the key of an injection that signs (inject_signs), which the table names */
+	uint32_t dest_index;
+	uint32_t inject; /* its number among the destination's */
+	uint16_t scheme; /* client_certificate: SignatureScheme (RFC 8446 4.2.3); else 0 */
+	uint8_t more;    /* 1: another part follows under the same id */
+	uint8_t reserved;
+	/* octets follow */
+} __attribute__((packed));
+struct msg_signed {
+	uint8_t status; /* enum release_status */
+	uint8_t reserved[3];
+	/* signature (of hmac in its encoding) when OK, else a cause for the operator */
+} __attribute__((packed));
+
 struct msg_inflight {
 	uint32_t slots, slot_size;
 } __attribute__((packed));

@@ -116,6 +116,8 @@ static void print_inject(const struct pol_inject *in, FILE *f)
 	}
 	if (in->kind == INJECT_QUERY)
 		fprintf(f, "?%.*s", S(in->name));
+	else if (in->kind == INJECT_CLIENT_CERTIFICATE)
+		fputs("TLS", f);
 	else if (in->kind != INJECT_PLACEHOLDER)
 		fprintf(f, "%.*s", S(in->kind == INJECT_HEADER || in->kind == INJECT_HMAC ? in->name : STR("Authorization")));
 	fputs(")\n", f);

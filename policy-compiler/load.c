@@ -360,6 +360,25 @@ static void check_variables(struct load *l)
 	free(all);
 }
 
+/* What signs stays in the role that holds it: nothing else is done with it. */
+static void check_signers(struct load *l)
+{
+	struct policy *p = l->p;
+	const struct pol_inject **first = must_calloc(p->secret_n + 1ul, sizeof(*first));
+
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		for (unsigned k = 0; k < p->dests[i].inject_n; k++) {
+			const struct pol_inject *in = &p->dests[i].injects[k], *o = first[in->secret->index];
+
+			if (o == NULL)
+				first[in->secret->index] = in;
+			else if (o->kind != in->kind && (inject_signs(o->kind) || inject_signs(in->kind)))
+				load_error(l, in->at, "secret `%.*s` is injected as %s already, at %s: a key that signs is for that alone", DIAG_STR(in->secret->name), load_inject_kind(o->kind), load_there(l, o->at, in->at));
+		}
+	}
+	free(first);
+}
+
 static void warn(struct load *l)
 {
 	const struct policy *p = l->p;
@@ -390,6 +409,7 @@ static void check_whole(struct load *l)
 		load_injects_of(l, &l->p->dests[i]);
 	check_ids(l);
 	check_variables(l);
+	check_signers(l);
 	if (l->d->errors == 0) { /* what an error left out would only be noise */
 		warn(l);
 		load_lint(l);

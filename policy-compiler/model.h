@@ -95,6 +95,10 @@ struct pol_inject {
 	unsigned env_n;  /* of both together */
 	struct str *when; /* ids of rules */
 	unsigned when_n;
+	struct str template, timestamp, nonce; /* hmac */
+	enum hmac_hash hash;
+	enum hmac_encoding encoding;
+	enum hmac_key key;
 	struct pol_place at;
 };
 /* Scalars of a destination: two files cannot say different things. */

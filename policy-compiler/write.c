@@ -176,6 +176,13 @@ static void put_lists(struct value *v, const struct pol_dest *d)
 		put_ref(v, b, in->region);
 		put_list(v, b, in->env, in->env_n);
 		put_list(v, b, in->when, in->when_n);
+		put_ref(v, b, in->template);
+		put_ref(v, b, in->timestamp);
+		put_ref(v, b, in->nonce);
+		put_u8(b, (uint8_t)in->hash);
+		put_u8(b, (uint8_t)in->encoding);
+		put_u8(b, (uint8_t)in->key);
+		put_u8(b, 0);
 	}
 	for (unsigned i = 0; i < d->place_n; i++)
 		put_ref(v, &v->sect[SECT_PLACES], d->places[i]);
@@ -280,7 +287,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	}
 	rebase(&names, 8, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_CAS], CA_SIZE, 0, 1, (uint32_t)base);
-	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 8, (uint32_t)base);
+	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 11, (uint32_t)base);
 	rebase(&v.sect[SECT_RULES], RULE_SIZE, 12, 4, (uint32_t)base);
 	rebase(&v.sect[SECT_METHODS], METHOD_SIZE, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_PARTS], PART_SIZE, 0, 1, (uint32_t)base);

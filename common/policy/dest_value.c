@@ -410,6 +410,18 @@ static bool list_ok(const struct dest_value *d, const uint8_t *at, bool variable
 	return true;
 }
 
+static bool hmac_ok(const struct dest_value *d, const uint8_t *p)
+{
+	bool hmac = p[0] == INJECT_HMAC;
+
+	for (unsigned k = 0; k < 3; k++)
+		if (!ref_ok(d, p + 72 + 8 * k, hmac && k == 0 ? 1 : 0, hmac ? 4096 : 0))
+			return false;
+	if (p[96] >= HMAC_HASHES || p[97] >= HMAC_ENCODINGS || p[98] >= HMAC_KEYS || p[99] != 0)
+		return false;
+	return !hmac || (template_words(dest_value_ref(d, p + 72)) != 0 && (template_words(dest_value_ref(d, p + 32)) & 1u << TEMPLATE_SIGNATURE) != 0);
+}
+
 static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 {
 	const uint8_t *p;
@@ -426,7 +438,7 @@ static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 		for (unsigned k = 1; k < 6; k++)
 			if (!ref_ok(d, p + 8 + 8 * k, 0, 4096))
 				return false;
-		if (!list_ok(d, p + 56, true) || !list_ok(d, p + 64, false))
+		if (!list_ok(d, p + 56, true) || !list_ok(d, p + 64, false) || !hmac_ok(d, p))
 			return false;
 	}
 	for (uint32_t i = 0; (p = dest_value_at(d, SECT_PLACES, PLACE_SIZE, i)) != NULL; i++)

@@ -28,7 +28,7 @@
 #include "../base/buf.h"
 
 #define TABLE_MAGIC "SPTABLE\0"
-#define TABLE_FORMAT 5u
+#define TABLE_FORMAT 6u
 #define TABLE_DEST_MAX 1000000u
 #define TABLE_SECRET_MAX 10000u
 enum { TABLE_FLAG_EXPLAIN = 1 };
@@ -59,7 +59,7 @@ enum {
 	ADDRESS_SIZE = 20,     /* u8 family, 16 octets, u8 bits, 2 zero */
 	CA_SIZE = 8,           /* ref */
 	PIN_SIZE = 32,         /* SHA-256 of a SubjectPublicKeyInfo */
-	INJECT_SIZE = 72,      /* u8 kind, u8 flags, u16 places, u32 secret, refs secret name, username, name, format, service, region, and lists (strs, one after the other) env: name, template, ...; when: rule ids */
+	INJECT_SIZE = 100,     /* u8 kind, u8 flags, u16 places, u32 secret, refs secret name, username, name, format, service, region, lists (strs, one after the other) env: name, template, ...; when: rule ids; of hmac refs template (template.h), timestamp, nonce (fields), u8 hash, u8 encoding, u8 form of the key, u8 zero */
 	RULE_SIZE = 44,        /* u32 methods (bits), u32 first and u32 count of further methods, refs pattern, id, source, conditions (cond.h) */
 	METHOD_SIZE = 8,       /* ref */
 	NODE_SIZE = 32,        /* u32 first slot, slots, first part, parts, first accept, accepts, star child, double star child */

@@ -675,6 +675,12 @@ bool dest_inject(const struct dest *d, unsigned i, struct inject *out)
 	out->region = dest_value_ref(&v, p + 48);
 	out->env = dest_value_ref(&v, p + 56);
 	out->when = dest_value_ref(&v, p + 64);
+	out->template = dest_value_ref(&v, p + 72);
+	out->timestamp = dest_value_ref(&v, p + 80);
+	out->nonce = dest_value_ref(&v, p + 88);
+	out->hash = p[96];
+	out->encoding = p[97];
+	out->key = p[98];
 	return true;
 }
 

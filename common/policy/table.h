@@ -8,6 +8,7 @@
 #include "../base/err.h"
 #include "facts.h"
 #include "secret_param.h"
+#include "template.h"
 
 #define TABLE_DIGEST_LEN 32
 #define SECRET_REFRESH_MAX_S 86400u
@@ -148,7 +149,10 @@ bool table_secret_host(const struct table *t, unsigned i, unsigned k, struct str
 /* secrets.*.hosts cover this host, or, of a wildcard destination, all that its pattern (dest_host) stands for. */
 bool table_secret_host_ok(const struct table *t, uint32_t secret_index, struct str host);
 
-enum inject_kind { INJECT_NONE = 0, INJECT_BEARER, INJECT_BASIC, INJECT_HEADER, INJECT_QUERY, INJECT_PLACEHOLDER, INJECT_SIGV4, INJECT_HMAC, INJECT_KINDS };
+enum inject_kind { INJECT_NONE = 0, INJECT_BEARER, INJECT_BASIC, INJECT_HEADER, INJECT_QUERY, INJECT_PLACEHOLDER, INJECT_SIGV4, INJECT_HMAC, INJECT_CLIENT_CERTIFICATE, INJECT_KINDS };
+#define INJECT_HMAC_MAX 4 /* of a destination */
+/* Its key signs in the role that holds it, and no worker ever has it. */
+static inline bool inject_signs(enum inject_kind k) { return k == INJECT_HMAC || k == INJECT_CLIENT_CERTIFICATE; }
 /* Where a placeholder is filled. */
 enum inject_place { PLACE_HEADER = 1, PLACE_BASIC = 2, PLACE_QUERY = 4, PLACE_PATH = 8, PLACE_JSON = 16, PLACE_FORM = 32, PLACE_TEXT = 64, PLACE_CONTENT = PLACE_JSON | PLACE_FORM | PLACE_TEXT, PLACES_ALL = 127 };
 struct inject {
@@ -164,6 +168,12 @@ struct inject {
 	bool scope_sandbox;   /* its placeholder is another in each sandbox */
 	bool body_deny;       /* its placeholder in content ends the request */
 	struct str env, when; /* lists: inject_variable, inject_when */
+	/* hmac */
+	struct str template;  /* what is signed */
+	struct str timestamp, nonce; /* fields that tell the origin its {timestamp...} or {date}, and {nonce}; or empty */
+	enum hmac_hash hash;
+	enum hmac_encoding encoding;
+	enum hmac_key key;
 };
 /* The i-th variable that is set inside; the template has {}, {key_id}, {key} or {session} where a placeholder goes. */
 bool inject_variable(const struct inject *in, unsigned i, struct str *name, struct str *template);

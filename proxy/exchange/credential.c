@@ -13,14 +13,30 @@
 #include <stdlib.h>
 
 #include "../../common/base/must.h"
+#include "../../common/msg.h"
 #include "../../common/sys/clock.h"
+#include "hmac.h"
 #include "inject.h"
 #include "sigv4.h"
 
 #define VALUES_MAX 64
+#define SIGNATURE_AGE_MS 60000 /* origins take a time that is a few minutes old */
 #define CONTENT_MISUSE "the content carries the placeholder of a secret whose policy does not let it go there"
 
+/*
+ * A signature is made by another role, over the head as it is sent: NONE -> ASKED -> HAVE, and then, when the head is made
+ * once more from the same values, it is the same message. One that went out is not used again.
+ */
+enum signature_state { SIGNATURE_NONE = 0, SIGNATURE_ASKED, SIGNATURE_HAVE, SIGNATURE_FAILED };
+struct signature {
+	enum signature_state state;
+	bool begun, sent;
+	uint64_t wall_ms;
+	char nonce[HMAC_NONCE_LEN + 1], of[65]; /* hash of the message */
+	char text[200];			      /* the signature, or the cause */
+};
 struct credential {
+	struct signature signatures[INJECT_HMAC_MAX];
 	struct http_field *sent; /* the client's fields: a copy in the exchange's arena */
 	unsigned sent_n;
 	enum http_framing sent_framing;
@@ -74,7 +90,7 @@ bool credential_goes_out(const struct exchange *x)
 	struct inject in;
 
 	for (unsigned i = 0; credential_next(x, &i, &in) > 0;)
-		if (in.kind != INJECT_SIGV4)
+		if (in.kind != INJECT_SIGV4 && !inject_signs(in.kind))
 			return true;
 	return false;
 }
@@ -315,6 +331,7 @@ bool credential_wants_content(struct exchange *x)
 		/* a length that was told stays one, as long as the content is not too long to wait for */
 		if (in.kind == INJECT_PLACEHOLDER && (in.places & content_place(x)) && x->req.framing == HTTP_BODY_LENGTH && x->req.content_length <= CREDENTIAL_CONTENT_MAX)
 			wants = true;
+		wants = wants || (in.kind == INJECT_HMAC && hmac_signs_content(&in));
 		wants = wants || (in.kind == INJECT_SIGV4 && !sigv4_payload_known(&x->req, &hash));
 	}
 	return wants;
@@ -494,6 +511,109 @@ static bool sign(struct exchange *x, const struct inject *in, struct str value, 
 	return sigv4_sign(&x->arena, &x->req, host, x->target_wire, hash, &k, in->region, in->service, clock_wall_ms() / 1000);
 }
 
+/* --- hmac ---------------------------------------------------------------------------------------------------------- */
+
+static void begin_signature(struct signature *g)
+{
+	static const char hex[] = "0123456789abcdef";
+	uint8_t r[HMAC_NONCE_LEN / 2];
+
+	if (g->begun && !g->sent && clock_wall_ms() - g->wall_ms < SIGNATURE_AGE_MS)
+		return;
+	random_fill(r, sizeof(r));
+	for (unsigned i = 0; i < sizeof(r); i++) {
+		g->nonce[2 * i] = hex[r[i] >> 4];
+		g->nonce[2 * i + 1] = hex[r[i] & 15];
+	}
+	g->begun = true;
+	g->sent = false;
+	g->state = SIGNATURE_NONE;
+	g->wall_ms = clock_wall_ms();
+}
+
+static enum secret_state sign_one(struct exchange *x, struct signature *g, const struct inject *in, unsigned number, struct str host, struct str *cause)
+{
+	struct hmac_facts f = { .r = &x->req, .host = host, .target = x->target_wire, .body = buf_str(&x->content_held) };
+	struct buf message = { 0 };
+	char of[65];
+
+	*cause = STR("the request could not be signed");
+	begin_signature(g);
+	f.wall_ms = g->wall_ms;
+	f.nonce = g->nonce;
+	if (!hmac_prepare(&x->arena, in, &f))
+		return SECRET_UNAVAILABLE;
+	hmac_message(&message, in, &f);
+	if (buf_len(&message) > MSG_SIGN_MAX) {
+		buf_fini_secret(&message);
+		return SECRET_UNAVAILABLE;
+	}
+	sigv4_hash(buf_data(&message), buf_len(&message), of);
+	if (g->state == SIGNATURE_HAVE && memcmp(of, g->of, sizeof(of)) == 0) {
+		buf_fini_secret(&message);
+		return hmac_apply(&x->arena, in, &f, str_of(g->text)) ? SECRET_READY : SECRET_UNAVAILABLE;
+	}
+	if (g->state == SIGNATURE_FAILED) {
+		buf_fini_secret(&message);
+		*cause = str_of(g->text);
+		return SECRET_UNAVAILABLE;
+	}
+	if (g->state == SIGNATURE_ASKED) { /* the head is not made while one is under way */
+		buf_fini_secret(&message);
+		return SECRET_UNAVAILABLE;
+	}
+	memcpy(g->of, of, sizeof(of));
+	g->state = SIGNATURE_ASKED;
+	if (x->host->sign(x->host_arg, x, number, &message, cause))
+		return SECRET_WAIT;
+	buf_fini_secret(&message);
+	return SECRET_UNAVAILABLE;
+}
+
+/* All of them are asked for at once. */
+static enum secret_state sign_all(struct exchange *x, struct str host, struct str *cause)
+{
+	enum secret_state all = SECRET_READY, s;
+	struct inject in;
+	unsigned n = 0;
+
+	for (unsigned i = 0; credential_next(x, &i, &in) > 0;) {
+		if (in.kind != INJECT_HMAC)
+			continue;
+		s = n < INJECT_HMAC_MAX ? sign_one(x, &x->credential->signatures[n++], &in, i - 1, host, cause) : SECRET_UNAVAILABLE;
+		if (s == SECRET_UNAVAILABLE)
+			return s;
+		all = s == SECRET_WAIT ? s : all;
+	}
+	for (unsigned i = 0; i < n && all == SECRET_READY; i++)
+		x->credential->signatures[i].sent = true;
+	return all;
+}
+
+bool credential_signed(struct exchange *x, unsigned inject, bool ok, struct str text)
+{
+	bool waits = false;
+	struct inject in;
+	unsigned n = 0;
+
+	for (unsigned i = 0; x->credential != NULL && n < INJECT_HMAC_MAX && credential_next(x, &i, &in) > 0;) {
+		struct signature *g = &x->credential->signatures[n];
+
+		if (in.kind != INJECT_HMAC)
+			continue;
+		n++;
+		if (i - 1 == inject && g->state == SIGNATURE_ASKED) {
+			g->state = ok ? SIGNATURE_HAVE : SIGNATURE_FAILED;
+			if (ok)
+				snprintf(g->text, sizeof(g->text), "%.*s", (int)text.n, text.p);
+			else
+				snprintf(g->text, sizeof(g->text), "%.*s: %.*s", (int)in.secret_name.n, in.secret_name.p, (int)text.n, text.p);
+		}
+		waits = waits || g->state == SIGNATURE_ASKED;
+	}
+	return !waits;
+}
+
 /* --- content ------------------------------------------------------------------------------------------------------- */
 
 static enum placeholder_encoding content_encoding(unsigned place)
@@ -605,7 +725,7 @@ enum secret_state credential_head(struct exchange *x, struct str host, struct st
 	for (unsigned i = 0; more >= 0 && (more = credential_next(x, &i, &in)) > 0;) {
 		if (x->secret_n < sizeof(x->secret_names) / sizeof(x->secret_names[0]))
 			x->secret_names[x->secret_n++] = in.secret_name;
-		if (in.kind == INJECT_PLACEHOLDER)
+		if (in.kind == INJECT_PLACEHOLDER || inject_signs(in.kind))
 			continue;
 		s = x->host->secret(x->host_arg, x, &x->dest, &in, &value, cause);
 		if (s != SECRET_READY)
@@ -630,7 +750,7 @@ enum secret_state credential_head(struct exchange *x, struct str host, struct st
 		*cause = STR("the request could not be signed");
 		return SECRET_UNAVAILABLE;
 	}
-	return SECRET_READY;
+	return sign_all(x, host, cause);
 }
 
 bool credential_content(struct exchange *x, const uint8_t **p, size_t *n)

@@ -27,6 +27,8 @@ bool credential_goes_out(const struct exchange *x);
  * the request is tried once more. host: as it is sent. Not READY: *cause, for the operator; the code when it is no missing value.
  */
 enum secret_state credential_head(struct exchange *x, struct str host, struct str *cause, enum refusal_code *code);
+/* A signature that credential_head waits for, or why there is none. True: nothing is waited for any more. */
+bool credential_signed(struct exchange *x, unsigned inject, bool ok, struct str text);
 /* Content on its way; what goes on stands in *p, *n. False: the stream ends here (told already). */
 bool credential_content(struct exchange *x, const uint8_t **p, size_t *n);
 /* What was held back of it. */

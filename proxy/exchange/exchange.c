@@ -865,6 +865,8 @@ static void go_secrets(struct exchange *x)
 
 	for (unsigned i = 0; credential_next(x, &i, &in) > 0;) {
 		any = true;
+		if (in.kind == INJECT_HMAC) /* asked for when there is something to sign */
+			continue;
 		switch (x->host->secret(x->host_arg, x, &x->dest, &in, &value, &cause)) {
 		case SECRET_READY:
 			break;
@@ -888,6 +890,12 @@ void exchange_secrets_changed(struct exchange *x)
 {
 	if (x->state == X_SECRETS && !x->finished)
 		go_secrets(x);
+}
+
+void exchange_signed(struct exchange *x, unsigned inject, bool ok, struct str text)
+{
+	if (credential_signed(x, inject, ok, text))
+		exchange_secrets_changed(x);
 }
 
 static void send_content(struct exchange *x, const uint8_t *p, size_t n)

@@ -94,6 +94,11 @@ struct exchange_host {
 	bool (*begin)(void *arg, struct exchange *x, enum refusal_code *code);
 	/* WAIT: exchange_secrets_changed is called later. READY: *value is valid during this turn. */
 	enum secret_state (*secret)(void *arg, struct exchange *x, const struct dest *d, const struct inject *in, struct str *value, struct str *cause);
+	/*
+	 * A signature over the message, which is taken, by the role that has the key of the destination's injection of that number.
+	 * exchange_signed is called later. False: *cause says why not.
+	 */
+	bool (*sign)(void *arg, struct exchange *x, unsigned inject, struct buf *message, struct str *cause);
 	void (*upstream)(void *arg, struct exchange *x, const struct upstream_want *want); /* answers by exchange_upstream_ready/failed, perhaps at once */
 	void (*upstream_cancel)(void *arg, struct exchange *x);  /* no longer wanted */
 	struct scrub_ref *(*scrub)(void *arg);                   /* values in use in this sandbox, NULL = none; a reference */
@@ -217,6 +222,8 @@ void exchange_client_gone(struct exchange *x);
 void exchange_client_drained(struct exchange *x); /* client output is below its low-water mark */
 
 void exchange_secrets_changed(struct exchange *x);
+/* What was asked for by `sign`; not ok: text is the cause. */
+void exchange_signed(struct exchange *x, unsigned inject, bool ok, struct str text);
 void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const struct upstream_facts *facts);
 void exchange_upstream_failed(struct exchange *x, enum refusal_code code, const char *cause);
 void exchange_response_head(struct exchange *x, struct http_response *r);

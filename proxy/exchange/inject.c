@@ -19,6 +19,8 @@ bool inject_is_place(const struct dest *d, struct str field)
 	for (unsigned i = 0; d->has_inject && dest_inject(d, i, &in); i++) {
 		if ((in.kind == INJECT_HEADER || in.kind == INJECT_HMAC || (in.kind == INJECT_PLACEHOLDER && (in.places & PLACE_HEADER))) && in.name.n > 0 && str_alike(field, in.name))
 			return true;
+		if (in.kind == INJECT_HMAC && ((in.timestamp.n > 0 && str_alike(field, in.timestamp)) || (in.nonce.n > 0 && str_alike(field, in.nonce))))
+			return true;
 		if (in.kind == INJECT_SIGV4 && str_alike(field, STR("X-Amz-Security-Token")))
 			return true;
 	}

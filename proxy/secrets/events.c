@@ -53,7 +53,7 @@ static void free_event(struct event *v)
 
 static bool write_event(struct events *e, struct event *v)
 {
-	static const char *const kinds[] = { "nothing", "bearer", "basic", "header", "query", "placeholder", "sigv4", "hmac" };
+	static const char *const kinds[] = { "nothing", "bearer", "basic", "header", "query", "placeholder", "sigv4", "hmac", "client_certificate" };
 	struct msg_record m = { .number = 0, .slot = INFLIGHT_NO_SLOT }; /* its length is the message's */
 	struct buf b = { 0 }, text = { 0 };
 	bool ok;
@@ -71,8 +71,8 @@ static bool write_event(struct events *e, struct event *v)
 	record_u(&b, REC_TIME_MS, v->wall_ms);
 	if (v->count > 1)
 		record_u(&b, REC_COUNT, v->count);
-	buf_addz(&text, v->released ? "released as " : v->unbound ? "a worker asked for a secret that its policy does not bind there, as "
-								  : "could not be released as ");
+	buf_addz(&text, v->released ? (inject_signs(v->kind) ? "used as " : "released as ") : v->unbound ? "a worker asked for a secret that its policy does not bind there, as "
+													 : "could not be released as ");
 	buf_addz(&text, (unsigned)v->kind < sizeof(kinds) / sizeof(kinds[0]) ? kinds[v->kind] : "an unknown kind");
 	record_s(&b, REC_MESSAGE, buf_str(&text));
 	ok = ipc_send2(e->audit, MSG_EVENT, 0, 0, &m, sizeof(m), buf_data(&b), buf_len(&b), NULL, 0);

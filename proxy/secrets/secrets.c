@@ -19,6 +19,7 @@
 #include "../../common/sys/log.h"
 #include "../../common/sys/role.h"
 #include "awskey.h"
+#include "sign.h"
 
 #define DAY_MS 86400000u
 
@@ -33,6 +34,10 @@ struct release { /* a question of a worker that waits for its value */
 	enum inject_kind kind;
 	char *secret, *host;
 	const struct binding *binding; /* lives as long as its generation, and so does this */
+	/* of a signature */
+	bool signs, gathering; /* more of what is signed is to come */
+	struct inject in;      /* borrows from the table */
+	struct buf message;
 };
 static struct secrets_role the_role; /* one in a process */
 static struct log_limit said_sources;
@@ -241,16 +246,22 @@ static const struct binding *bound(const struct bindings *l, const struct msg_re
 
 static void free_release(struct release *r)
 {
+	r->b->signing -= buf_len(&r->message);
+	buf_fini_secret(&r->message);
 	free(r->secret);
 	free(r->host);
 	free(r);
 }
 
-static void refuse(struct served *s, uint32_t generation, uint64_t id, enum release_status status, const char *cause)
+static void refuse(struct served *s, uint32_t generation, uint64_t id, bool signs, enum release_status status, const char *cause)
 {
 	struct msg_released a = { .status = (uint8_t)status };
+	struct msg_signed g = { .status = (uint8_t)status };
 
-	served_answer(s, MSG_RELEASED, generation, id, &a, sizeof(a), cause, strlen(cause), -1);
+	if (signs)
+		served_answer(s, MSG_SIGNED, generation, id, &g, sizeof(g), cause, strlen(cause), -1);
+	else
+		served_answer(s, MSG_RELEASED, generation, id, &a, sizeof(a), cause, strlen(cause), -1);
 }
 
 /* Nobody waits for an answer any more; of one generation, or of all (0). */
@@ -265,10 +276,10 @@ static void drop_releases(struct sandbox *b, uint32_t generation, const char *wh
 			continue;
 		}
 		*p = r->next;
-		if (l != NULL)
+		if (l != NULL && !r->gathering)
 			values_cancel(l->values, r);
 		if (why != NULL)
-			refuse(b->s, r->generation, r->id, RELEASE_FAILED, why);
+			refuse(b->s, r->generation, r->id, r->signs, RELEASE_FAILED, why);
 		free_release(r);
 	}
 }
@@ -354,12 +365,17 @@ static void on_value(void *arg, const struct secret *v, uint32_t valid_ms, const
 	struct release *r = arg;
 	struct served *s = r->b->s;
 	struct msg_released a = { .status = RELEASE_OK };
+	struct msg_signed g = { .status = RELEASE_OK };
 	struct secret *signing = NULL;
-	char why[200];
+	char why[200], text[SIGN_TEXT_MAX];
+	size_t n = 0;
 
 	if (v != NULL && r->kind == INJECT_SIGV4) {
 		v = signing = signing_key(v, r->binding, &valid_ms, why);
 		cause = why;
+	} else if (v != NULL && r->signs) {
+		n = sign_hmac(&r->in, secret_bytes(v), buf_str(&r->message), text, &cause);
+		v = n > 0 ? v : NULL;
 	}
 	a.valid_ms = valid_ms;
 	for (struct release **p = &r->b->releases; *p != NULL; p = &(*p)->next) {
@@ -369,11 +385,13 @@ static void on_value(void *arg, const struct secret *v, uint32_t valid_ms, const
 		}
 	}
 	if (!events_ready(the_role.events, s->id)) {
-		refuse(s, r->generation, r->id, RELEASE_FAILED, "the release cannot be recorded");
+		refuse(s, r->generation, r->id, r->signs, RELEASE_FAILED, "the release cannot be recorded");
 	} else {
 		events_add(the_role.events, s->id, str_of(s->name), str_of(r->secret), str_of(r->host), r->kind, v != NULL, false, v != NULL ? STR_NONE : str_of(cause));
 		if (v == NULL)
-			refuse(s, r->generation, r->id, RELEASE_FAILED, cause);
+			refuse(s, r->generation, r->id, r->signs, RELEASE_FAILED, cause);
+		else if (r->signs)
+			served_answer(s, MSG_SIGNED, r->generation, r->id, &g, sizeof(g), text, n, -1);
 		else
 			served_answer(s, MSG_RELEASED, r->generation, r->id, &a, sizeof(a), secret_bytes(v).p, secret_bytes(v).n, -1);
 	}
@@ -381,36 +399,102 @@ static void on_value(void *arg, const struct secret *v, uint32_t valid_ms, const
 	free_release(r);
 }
 
-static void release(struct served *s, const struct ipc_msg *m, const struct msg_release *q)
+/* What a worker asks for is had, and used, for it, if this table binds it there; r: the question, else empty. */
+static void answer(struct served *s, const struct ipc_msg *m, const struct binding *k, uint32_t secret_index, enum inject_kind kind, struct release *r)
 {
 	struct sandbox *b = sandbox_of(s);
 	const struct bindings *l = bindings_of(b, m->generation);
 	const struct table *t = l != NULL ? l->table : NULL;
-	const struct binding *k = t != NULL ? bound(l, q) : NULL;
-	enum inject_kind kind = q->kind < INJECT_KINDS ? (enum inject_kind)q->kind : INJECT_NONE;
 	struct secret_decl d = { 0 };
-	bool known = t != NULL && table_secret(t, q->secret_index, &d);
-	struct release *r;
+	bool known = t != NULL && table_secret(t, secret_index, &d);
 
-	if (k == NULL || !known || !table_secret_host_ok(t, q->secret_index, k->host)) {
+	r->b = b;
+	r->generation = m->generation;
+	r->id = m->id;
+	r->kind = kind;
+	if (k == NULL || !known || !table_secret_host_ok(t, secret_index, k->host)) {
 		events_add(the_role.events, s->id, str_of(s->name), known ? d.name : STR_NONE, k != NULL ? k->host : STR_NONE, kind, false, true, STR_NONE);
-		refuse(s, m->generation, m->id, RELEASE_UNBOUND, "the policy does not bind this secret there");
+		refuse(s, m->generation, m->id, r->signs, RELEASE_UNBOUND, "the policy does not bind this secret there");
+		free_release(r);
 		return;
 	}
 	if (!events_ready(the_role.events, s->id)) { /* without audit nothing is even fetched */
-		refuse(s, m->generation, m->id, RELEASE_FAILED, "the release cannot be recorded");
+		refuse(s, m->generation, m->id, r->signs, RELEASE_FAILED, "the release cannot be recorded");
+		free_release(r);
 		return;
 	}
-	r = must_calloc(1, sizeof(*r));
-	*r = (struct release){ b->releases, b, m->generation, m->id, kind, str_dupz(d.name), str_dupz(k->host), k };
+	r->secret = str_dupz(d.name);
+	r->host = str_dupz(k->host);
+	r->binding = k;
+	r->next = b->releases;
 	b->releases = r;
-	values_get(l->values, t, q->secret_index, on_value, r);
+	values_get(l->values, t, secret_index, on_value, r);
+}
+
+static void release(struct served *s, const struct ipc_msg *m, const struct msg_release *q)
+{
+	const struct bindings *l = bindings_of(sandbox_of(s), m->generation);
+	enum inject_kind kind = q->kind < INJECT_KINDS ? (enum inject_kind)q->kind : INJECT_NONE;
+
+	/* the key of what signs leaves this role in no way */
+	answer(s, m, l != NULL && l->table != NULL && !inject_signs(kind) ? bound(l, q) : NULL, q->secret_index, kind, must_calloc(1, sizeof(struct release)));
+}
+
+static struct release *gathered(struct sandbox *b, const struct ipc_msg *m)
+{
+	for (struct release **p = &b->releases; *p != NULL; p = &(*p)->next) {
+		struct release *r = *p;
+
+		if (!r->gathering || r->id != m->id || r->generation != m->generation)
+			continue;
+		*p = r->next;
+		r->next = NULL;
+		return r;
+	}
+	return must_calloc(1, sizeof(struct release));
+}
+
+static void sign(struct served *s, const struct ipc_msg *m, const struct msg_sign *q)
+{
+	struct sandbox *b = sandbox_of(s);
+	const struct bindings *l = bindings_of(b, m->generation);
+	struct release *r = gathered(b, m);
+	struct msg_release key = { .dest_index = q->dest_index };
+	const struct binding *k = NULL;
+	struct dest d;
+
+	r->b = b;
+	r->signs = true;
+	if (b->signing + m->len - sizeof(*q) > 2 * MSG_SIGN_MAX) { /* a worker that keeps to the rules waits before it says so much */
+		refuse(s, m->generation, m->id, true, RELEASE_FAILED, "there is too much to be signed");
+		free_release(r);
+		return;
+	}
+	buf_add(&r->message, m->data + sizeof(*q), m->len - sizeof(*q));
+	b->signing += m->len - sizeof(*q);
+	if (q->more) {
+		r->gathering = true;
+		r->id = m->id;
+		r->generation = m->generation;
+		r->next = b->releases;
+		b->releases = r;
+		return;
+	}
+	r->gathering = false;
+	if (l != NULL && l->table != NULL && table_dest_at(l->table, q->dest_index, &d) && dest_inject(&d, q->inject, &r->in) && r->in.kind == INJECT_HMAC) {
+		key.secret_index = r->in.secret_index;
+		key.kind = r->in.kind;
+		k = bound(l, &key);
+	}
+	answer(s, m, k, key.secret_index, k != NULL ? r->in.kind : INJECT_HMAC, r);
 }
 
 static void from_worker(struct served *s, struct ipc_msg *m)
 {
 	if (m->type == MSG_RELEASE)
 		release(s, m, (const void *)m->data);
+	else if (m->type == MSG_SIGN)
+		sign(s, m, (const void *)m->data);
 }
 
 static const struct served_ops ops = { .tabled = tabled, .unlinked = unlinked, .message = from_worker, .retired = retired, .gone = gone };

@@ -7,6 +7,7 @@
  *   secrets.c     the role: links, bindings, checks
  *   values.c      a sandbox's secrets as they are now, had from their sources, kept while they are good
  *   source.c      variables and files handed over
+ *   sign.c        signatures with what no worker has
  *   shape.c       what stands for a value inside
  *   vault*.c      Vault: vault.h
  *   token.c       access tokens that are obtained with a secret
@@ -42,6 +43,7 @@ struct sandbox { /* served.data */
 	struct vault *own;	       /* the caller's own Vault, or NULL */
 	struct vault_session *session; /* NULL: nothing of it comes from Vault */
 	struct release *releases;      /* under way */
+	size_t signing;		       /* octets of theirs that are to be signed */
 };
 struct secrets_role {
 	struct loop *loop;

@@ -602,6 +602,11 @@ static enum secret_state host_secret(void *arg, struct exchange *x, const struct
 	return creds_get(((struct worker *)arg)->creds, x, d, in, value, cause);
 }
 
+static bool host_sign(void *arg, struct exchange *x, unsigned inject, struct buf *message, struct str *cause)
+{
+	return signings_ask(((struct worker *)arg)->signings, x, inject, message, cause);
+}
+
 static void host_upstream(void *arg, struct exchange *x, const struct upstream_want *want) { upstreams_acquire(((struct worker *)arg)->ups, x, want); }
 static void host_upstream_cancel(void *arg, struct exchange *x) { upstreams_cancel(((struct worker *)arg)->ups, x); }
 static struct scrub_ref *host_scrub(void *arg) { return creds_scrub(((struct worker *)arg)->creds); }
@@ -669,7 +674,7 @@ void websockets_decide_again(struct worker *w)
 	}
 }
 
-const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event, host_equip, host_over, host_placeholders, host_misuse, host_websocket };
+const struct exchange_host worker_exchange_host = { host_begin, host_secret, host_sign, host_upstream, host_upstream_cancel, host_scrub, host_scrub_done, host_record, host_event, host_equip, host_over, host_placeholders, host_misuse, host_websocket };
 
 /* --- time-outs ----------------------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,8 @@
  * The values in use: what `secrets` released to this sandbox for (secret, destination, kind), kept as long as it said. A
  * value that has expired is asked for again; if that fails the request fails. Everything that was ever released here is
  * in the scrub set, rotated values too and those that a later policy does not bind, until the worker ends: an origin may
- * still echo them. The key that SigV4 signs with goes nowhere: of its release only the session token is looked for.
+ * still echo them. The key that SigV4 signs with goes nowhere: of its release only the session token is looked for. What
+ * `inject_signs` is not here at all: what is to be signed goes to `secrets`, and a signature comes back.
  */
 #include <stdio.h>
 #include <stdlib.h>

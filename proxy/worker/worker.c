@@ -44,6 +44,12 @@ static void withdrawn(struct worker *w, const struct ipc_msg *m)
 		creds_withdrawn(w->creds, g->table, ((const struct msg_withdraw *)(const void *)m->data)->secret_index);
 }
 
+static void secrets_lost(struct worker *w)
+{
+	creds_link_lost(w->creds);
+	signings_link_lost(w->signings);
+}
+
 /* --- links --------------------------------------------------------------------------------------------------------- */
 
 static void on_peer(struct ipc *c, const struct ipc_msg *m)
@@ -66,7 +72,7 @@ static void on_peer(struct ipc *c, const struct ipc_msg *m)
 			break;
 		case ROLE_SECRETS:
 			w->secrets = NULL;
-			creds_link_lost(w->creds);
+			secrets_lost(w);
 			break;
 		case ROLE_AUDIT:
 			w->audit = NULL;
@@ -95,6 +101,9 @@ static void on_peer(struct ipc *c, const struct ipc_msg *m)
 		break;
 	case MSG_RELEASED:
 		creds_released(w->creds, m);
+		break;
+	case MSG_SIGNED:
+		signings_answered(w->signings, m);
 		break;
 	case MSG_WITHDRAW:
 		withdrawn(w, m);
@@ -139,7 +148,7 @@ static void take_peer(struct worker *w, struct ipc_msg *m)
 		} else if (p->role == ROLE_CA)
 			tls_ca_lost(w->tls);
 		else if (p->role == ROLE_SECRETS)
-			creds_link_lost(w->creds);
+			secrets_lost(w);
 		else
 			reporter_link(w->rep, NULL);
 		ipc_free(old);
@@ -360,6 +369,7 @@ int worker_main(int link_fd)
 	w->loop = loop_new();
 	w->rep = reporter_new(w);
 	w->creds = creds_new(w);
+	w->signings = signings_new(w);
 	w->names = names_new(w);
 	w->tls = tls_new(w);
 	tls_warm(w->tls);

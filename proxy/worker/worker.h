@@ -9,7 +9,7 @@
  *   worker.c  links, listeners, the sweep     client*.c one connection from the sandbox    upstream*.c origins, connections
  *   tls.c     contexts, leaves, verification  creds.c   values in use, scrub set           reporter.c  records, slots
  *   names.c   DNS inside, synthetic addresses         tunnel.c  octets that pass unread
- *   policy.c  generations of the policy
+ *   policy.c  generations of the policy               signing.c  signatures with keys that are elsewhere
  */
 #include <openssl/ssl.h>
 
@@ -42,7 +42,7 @@
 #define LIMIT_MEMORY (512u << 20)   /* queues of all connections of one sandbox; from half of it on each may hold less */
 
 /* Names for objects that answers from other roles come back to: index and generation. */
-enum handle_kind { HANDLE_NONE = 0, HANDLE_CLIENT /* struct conn */, HANDLE_EXCHANGE, HANDLE_DIAL /* struct dial_waiter */, HANDLE_LEAF, HANDLE_CREDENTIAL };
+enum handle_kind { HANDLE_NONE = 0, HANDLE_CLIENT /* struct conn */, HANDLE_EXCHANGE, HANDLE_DIAL /* struct dial_waiter */, HANDLE_LEAF, HANDLE_CREDENTIAL, HANDLE_SIGNING };
 struct handles {
 	struct handle_slot { void *obj; uint32_t gen, next; enum handle_kind kind; } *s;
 	uint32_t n, cap, free;
@@ -68,6 +68,7 @@ struct policy_gen { /* one generation */
 };
 struct reporter;
 struct creds;
+struct signings;
 struct names;
 struct tls;
 struct upstreams;
@@ -95,6 +96,7 @@ struct worker {
 	struct trust *trust;
 	struct reporter *rep;
 	struct creds *creds;
+	struct signings *signings;
 	struct names *names;
 	struct tls *tls;
 	struct upstreams *ups;
@@ -155,6 +157,13 @@ const struct placeholders *creds_placeholders(const struct creds *c);
 bool creds_name_trips(struct creds *c, const struct canon_host *name, const char *where);
 /* A placeholder stood where it must not: what the policy wants to happen then. */
 void creds_misuse(struct creds *c, struct str secret);
+
+/* signing.c */
+struct signings *signings_new(struct worker *w);
+/* A signature of `secrets` over the message, which is taken: exchange_signed tells it. False: *cause. */
+bool signings_ask(struct signings *s, struct exchange *x, unsigned inject, struct buf *message, struct str *cause);
+void signings_answered(struct signings *s, const struct ipc_msg *m);
+void signings_link_lost(struct signings *s);
 
 /* tls.c */
 struct tls *tls_new(struct worker *w);
