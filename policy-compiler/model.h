@@ -18,6 +18,7 @@ struct pol_place {
 struct pol_file {
 	const char *name; /* as messages and sources have it */
 	uint64_t below;   /* bit per file: those that it extends, directly or not */
+	bool has_tests;
 };
 struct pol_secret {
 	struct str name, arg;
