@@ -600,7 +600,8 @@ static void walk_host(struct walk *w)
 	w->segs = arena_alloc(&w->a, length * sizeof(struct str));
 	w->seg_deny = arena_alloc(&w->a, length * sizeof(bool));
 	w->pattern_n = w->symbol_n = w->method_n = w->seg_n = 0;
-	memset(w->asked, 0, w->asked_cap * sizeof(*w->asked));
+	if (w->asked != NULL)
+		memset(w->asked, 0, w->asked_cap * sizeof(*w->asked));
 	w->asked_n = 0;
 	add_method(w, STR("GET"));
 	add_method(w, STR("HEAD"));

@@ -187,6 +187,8 @@ static inline void made_policy(struct buf *text, uint64_t *r)
 		if (!http && util_random(r) % 4 == 0)
 			buf_addz(text, "    inject: [ { secret: s, as: bearer } ]\n");
 	}
+	if (util_random(r) % 8 == 0) /* what takes tunnels away */
+		buf_addz(text, "  - { host: \"**.x.test\", deny: [ \"ANY *\" ] }\n");
 	buf_fini(&host);
 }
 
