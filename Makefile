@@ -128,14 +128,17 @@ $(B)/bench/scrub: $(B)/tests/bench/scrub.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
 	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_COMMON) $(LIBS_TEST)
 
-# The table against the reference evaluator, a million times: make property [PROPERTY_PAIRS=1000000] [PROPERTY_SEED=1]
+# The table against the reference evaluator, a million times, and `policy diff` against brute force: make property
+# [PROPERTY_PAIRS=1000000] [DIFF_PAIRS=500] [PROPERTY_SEED=1]
 PROPERTY_PAIRS ?= 1000000
+DIFF_PAIRS ?= 500
 $(B)/bench/%: $(B)/tests/bench/%.o $(B)/libtest.a $(B)/libcommon.a
 	@mkdir -p $(dir $@)
 	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $< $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) $(LIBS_TEST)
 
-property: $(B)/tests/property_test
+property: $(B)/tests/property_test $(B)/tests/diff_test
 	PROPERTY_PAIRS=$(PROPERTY_PAIRS) PROPERTY_SEED=$(PROPERTY_SEED) timeout 1200 $(B)/tests/property_test
+	DIFF_PAIRS=$(DIFF_PAIRS) PROPERTY_SEED=$(PROPERTY_SEED) timeout 1200 $(B)/tests/diff_test
 
 # Long fuzzing: make fuzz [FUZZ_SECONDS=600] [FUZZ_TARGET=h1_head_fuzz]
 FUZZ_SECONDS ?= 60

@@ -15,7 +15,7 @@ int policy_compile_file(const char *path, const char *out, FILE *errors, struct 
 	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), errors);
 	if (ret < 0)
 		err_set(err, EINVAL, "%s: %u error%s", path, d.errors, d.errors == 1 ? "" : "s");
-	else if (p.test_n > 0 && (ret = try_policy(&p, path, TRY_FAILURES, errors, err)) != 0)
+	else if ((ret = try_policy(&p, path, TRY_FAILURES, errors, err)) != 0)
 		ret = ret < 0 ? -1 : err_set(err, EINVAL, "%s: %d of its tests fail%s", path, ret, ret == 1 ? "s" : "");
 	else
 		ret = policy_write(&p, out, err);

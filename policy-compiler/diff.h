@@ -6,8 +6,9 @@
  * requests.
  *
  * Witnesses come from the automata: for each host that the two tell apart, the set of positions in all rules' patterns is
- * walked breadth first, so that each set that a path can lead to is reached by a shortest one; there both tables decide.
- * Parts of segments ("v*"), queries, headers and content are tried by instances made from the conditions of either side.
+ * walked breadth first, so that each set that a path can lead to is reached by a shortest one. Segments are told apart in
+ * the same way, character by character (texts.h), and so are values of queries, fields and content (diff_probe.c). There both
+ * tables decide. Regular expressions are the exception: of each, some of the texts that it matches are tried.
  */
 #include <stdio.h>
 
@@ -21,11 +22,13 @@ struct diff_result {
 int diff_policies(struct policy *old, struct policy *new, enum diff_form form, FILE *out, struct diff_result *r, struct err *err); /* 0, or -1 + err */
 
 /* --- between its parts --- */
+struct probe;
 struct diff_change {
 	bool wider, narrower;
 	struct str text;           /* one line */
 	/* of requests: */
 	struct str request, was, is; /* METHOD URL; the rule or the reason, with its place */
+	struct probe *witness;	     /* the same request as facts */
 };
 struct diff_changes {
 	struct arena a;
@@ -37,13 +40,15 @@ struct diff_change *diff_add(struct diff_changes *cs);
 int diff_requests(struct policy *old, struct policy *new, struct diff_changes *cs, struct err *err);
 void diff_authority(const struct policy *old, const struct policy *new, struct diff_changes *cs);
 
-/* Instances: what satisfies a rule's conditions. k chooses among them (0 is the simplest); false: none by that number. */
-struct sample {
-	struct facts f; /* has_query, has_content and field are set */
-	struct str path; /* of a regex; else empty */
+/* A request that tells conditions apart; scheme, host, port, method and path of f are the caller's. */
+struct probe {
+	struct facts f; /* field gives names and values; field_arg, content: to be set to the probe and its content */
 	struct str names[COND_VALUES_MAX + 1], values[COND_VALUES_MAX + 1];
 	unsigned field_n;
-	struct str content, query;
+	struct str content;
 };
-bool sample_make(struct arena *a, const struct pol_rule *r, unsigned k, struct sample *s);
+/* All that the conditions of these rules tell apart. fresh: a text that no rule names. False: there are more than are tried. */
+bool probe_each(const struct pol_rule *const *r, unsigned n, struct str fresh, uint64_t now, void (*each)(void *arg, struct probe *p), void *arg);
+/* A text that the expression matches, the k-th of many; 0 is the simplest. */
+struct str probe_path(struct arena *a, struct str regex, unsigned k);
 #endif

@@ -3,15 +3,17 @@
 #include <time.h>
 
 #include "../common/base/must.h"
+#include "../common/policy/glob.h"
 #include "../common/policy/host_pattern.h"
 #include "ask.h"
 #include "diff.h"
+#include "texts.h"
 
-#define PATHS_MAX 4000	/* sets of positions that are walked, of one host */
-#define SYMBOLS_MAX 400 /* segments that the rules of one host tell apart */
-#define DEPTH_MAX 24
-#define STEPS_MAX 20000000 /* comparisons of paths with patterns, of one host */
-#define FRESH "zz"	   /* a segment, a label that no rule names */
+#define PATHS_MAX 6000u /* sets of positions that are walked, of one host */
+#define DEPTH_MAX 24u
+#define DECISIONS_MAX 4000000ul /* of one host */
+#define REGEX_TEXTS 24u		/* that are tried of one expression */
+#define REGEX_ENDS 32u		/* of those texts, by which paths are told apart */
 
 struct side {
 	struct policy *p;
@@ -24,30 +26,46 @@ struct side {
 struct pattern { /* of one rule, as segments */
 	const struct pol_rule *r;
 	struct str *seg;
-	unsigned n;
+	unsigned n, first; /* first: the bit of its first position; behind the last is one more */
+	unsigned *of;	   /* of each segment its number among those that differ */
+	bool *parent;	   /* by position: what is left of a deny covers the path so far */
+	struct str *ends;  /* of a regular expression: what texts that it matches end with */
+	unsigned end_n;
 };
 struct path_state {
-	uint64_t key; /* of the set of positions */
+	uint64_t *bits; /* positions, then those ends that would match */
 	struct str path;
 	unsigned depth;
+};
+struct symbol {
+	struct str s;
+	uint64_t *fits; /* by number of segment */
+	bool nameless;	/* empty but for parameters */
 };
 struct walk {
 	struct side side[2];
 	struct diff_changes *cs;
-	struct arena a; /* of one host */
+	struct arena a;	  /* of one host */
+	struct str fresh; /* a segment, a label, a value that no rule names */
 	enum scheme scheme;
 	struct str host;
 	uint16_t port;
 	struct pattern *patterns;
-	unsigned pattern_n;
-	struct str *symbols;
+	unsigned pattern_n, words, position_words;
+	struct str *segs; /* those that differ; of a deny apart from those of an allow */
+	bool *seg_deny;
+	unsigned seg_n;
+	struct symbol *symbols;
 	unsigned symbol_n;
+	bool has_regex, empties;
 	struct str methods[64];
 	unsigned method_n;
 	size_t first_change; /* of this host */
-	unsigned long steps;
-	uint64_t times[16]; /* the present, and the edges of windows */
-	unsigned time_n;
+	unsigned long decisions;
+	uint64_t now;
+	uint64_t *asked; /* hashes of (method, rules that match) */
+	size_t asked_n, asked_cap;
+	struct str method, path; /* at hand */
 };
 
 /* --- one question -------------------------------------------------------------------------------------------------- */
@@ -77,7 +95,7 @@ static bool known(const struct walk *w, struct str method, struct str was, struc
 	return false;
 }
 
-static struct str spelled(struct walk *w, struct str method, struct str path, const struct sample *s)
+static struct str spelled(struct walk *w, struct str method, struct str path, const struct probe *s)
 {
 	bool v6 = memchr(w->host.p, ':', w->host.n) != NULL;
 	struct buf b = { 0 };
@@ -89,12 +107,12 @@ static struct str spelled(struct walk *w, struct str method, struct str path, co
 	if (!str_eq(method, STR("TUNNEL")) || !str_eq(path, STR("*")))
 		buf_adds(&b, path);
 	if (s->f.has_query)
-		buf_addf(&b, "?%.*s", (int)s->query.n, s->query.p);
+		buf_addf(&b, "?%.*s", (int)s->f.query.n, s->f.query.n ? s->f.query.p : "");
 	for (unsigned i = 0; i < s->field_n; i++)
-		buf_addf(&b, " [%.*s: %.*s]", (int)s->names[i].n, s->names[i].p, (int)s->values[i].n, s->values[i].p);
+		buf_addf(&b, " [%.*s: %.*s]", (int)s->names[i].n, s->names[i].p, (int)s->values[i].n, s->values[i].n ? s->values[i].p : "");
 	if (s->content.n > 0 && memchr(s->content.p, 0, s->content.n) == NULL)
 		buf_addf(&b, " with %.*s", DIAG_STR(s->content));
-	if (s->f.now_s != w->times[0]) {
+	if (s->f.now_s != w->now) {
 		time_t t = (time_t)s->f.now_s;
 		struct tm tm;
 		char text[32];
@@ -107,9 +125,32 @@ static struct str spelled(struct walk *w, struct str method, struct str path, co
 	return r;
 }
 
-static void compare_at(struct walk *w, struct str method, struct str path, const struct sample *s)
+/* Its texts in memory that lasts. */
+static struct probe *kept(struct walk *w, const struct facts *f, const struct probe *p)
 {
-	struct asked q = { .f = s->f };
+	struct arena *a = &w->cs->a;
+	struct probe *k = arena_alloc(a, sizeof(*k));
+
+	*k = *p;
+	k->f = *f;
+	k->f.host = arena_str(a, f->host);
+	k->f.method = arena_str(a, f->method);
+	k->f.path = arena_str(a, f->path);
+	k->f.query = f->query.p != NULL ? arena_str(a, f->query) : STR_NONE;
+	k->content = arena_str(a, p->content);
+	k->f.content = &k->content;
+	k->f.field_arg = k;
+	for (unsigned i = 0; i < p->field_n; i++) {
+		k->names[i] = arena_str(a, p->names[i]);
+		k->values[i] = arena_str(a, p->values[i]);
+	}
+	return k;
+}
+
+static void compare(void *arg, struct probe *p)
+{
+	struct walk *w = arg;
+	struct asked q = { .f = p->f };
 	struct decision d[2];
 	struct diff_change *c;
 	struct str was, is;
@@ -118,11 +159,11 @@ static void compare_at(struct walk *w, struct str method, struct str path, const
 	q.f.scheme = w->scheme;
 	q.f.host = w->host;
 	q.f.port = w->port;
-	q.f.method = method;
-	q.f.path = path;
-	q.f.query = s->query;
-	q.f.content = &s->content;
-	q.f.field_arg = s;
+	q.f.method = w->method;
+	q.f.path = w->path;
+	q.f.content = &p->content;
+	q.f.field_arg = p;
+	w->decisions++;
 	for (int i = 0; i < 2; i++)
 		decide(w->side[i].k.t, w->side[i].found ? &w->side[i].dest : NULL, &q.f, &d[i]);
 	if (d[0].verdict == d[1].verdict)
@@ -131,94 +172,98 @@ static void compare_at(struct walk *w, struct str method, struct str path, const
 	was = reason(&w->cs->a, &d[0], &q);
 	is = reason(&w->cs->a, &d[1], &q);
 	/* HEAD goes with GET */
-	if (known(w, method, was, is, wider) || (str_eq(method, STR("HEAD")) && known(w, STR("GET"), was, is, wider)))
+	if (known(w, w->method, was, is, wider) || (str_eq(w->method, STR("HEAD")) && known(w, STR("GET"), was, is, wider)))
 		return;
 	c = diff_add(w->cs);
 	c->wider = wider;
 	c->narrower = !wider;
-	c->request = spelled(w, method, path, s);
+	c->request = spelled(w, w->method, w->path, p);
 	c->was = was;
 	c->is = is;
+	c->witness = kept(w, &q.f, p);
 }
 
-static void compare(struct walk *w, struct str method, struct str path, struct sample *s)
+/* Whether these rules have been asked about with this method; from now on they have. */
+static bool asked_before(struct walk *w, uint64_t hash)
 {
-	for (unsigned i = 0; i < w->time_n; i++) {
-		s->f.now_s = w->times[i];
-		compare_at(w, method, path, s);
+	size_t at;
+
+	hash |= 1;
+	if (w->asked_n * 2 >= w->asked_cap) {
+		size_t cap = w->asked_cap ? 2 * w->asked_cap : 256;
+		uint64_t *more = must_calloc(cap, sizeof(*more));
+
+		for (size_t i = 0; i < w->asked_cap; i++) {
+			if (w->asked[i] == 0)
+				continue;
+			for (at = w->asked[i] / 2 % cap; more[at] != 0; at = (at + 1) % cap)
+				;
+			more[at] = w->asked[i];
+		}
+		free(w->asked);
+		w->asked = more;
+		w->asked_cap = cap;
 	}
+	for (at = hash / 2 % w->asked_cap; w->asked[at] != 0; at = (at + 1) % w->asked_cap)
+		if (w->asked[at] == hash)
+			return true;
+	w->asked[at] = hash;
+	w->asked_n++;
+	return false;
 }
 
-/* All that may tell rules apart beside method and path. */
+static bool is_regex(const struct pol_rule *r) { return r->cond != NULL && (r->cond->parts & COND_REGEX) != 0; }
+
+static bool regex_fits(const struct pol_rule *r, struct str path)
+{
+	struct pol_rule alone = *r;
+	struct pol_cond c = *r->cond;
+	struct facts f = { .path = path };
+	unsigned failed;
+
+	c.parts = COND_REGEX;
+	alone.cond = &c;
+	return ref_cond(&alone, &f, &failed) == COND_YES;
+}
+
+/* All that may tell rules apart on this path. A decision depends on which rules have its method and path, and on their conditions. */
 static void ask_path(struct walk *w, struct str path)
 {
-	struct sample *s = must_malloc(sizeof(*s));
+	const struct pol_rule **on = must_calloc(w->pattern_n + 1ul, sizeof(const struct pol_rule *)), **with = must_calloc(w->pattern_n + 1ul, sizeof(const struct pol_rule *));
+	unsigned on_n = 0;
 
-	for (unsigned m = 0; m < w->method_n; m++) {
-		sample_make(&w->a, &(struct pol_rule){ 0 }, 0, s);
-		compare(w, w->methods[m], path, s);
-		s->f.has_content = true;
-		s->content = STR(FRESH);
-		compare(w, w->methods[m], path, s);
-		s->f.has_content = false;
-		s->content = STR_NONE;
-		s->f.has_query = true;
-		s->query = STR(FRESH "=" FRESH);
-		compare(w, w->methods[m], path, s);
-		for (unsigned i = 0; i < w->pattern_n; i++) {
-			const struct pol_rule *r = w->patterns[i].r;
+	for (unsigned i = 0; i < w->pattern_n; i++) {
+		const struct pol_rule *r = w->patterns[i].r;
 
-			if (r->cond == NULL || !ref_method(r, w->methods[m]) || !ref_path(r, path))
-				continue;
-			for (unsigned k = 0; sample_make(&w->a, r, k, s); k++)
-				compare(w, w->methods[m], path, s);
-		}
+		if (ref_path(r, path) && (!is_regex(r) || regex_fits(r, path)))
+			on[on_n++] = r;
 	}
-	free(s);
+	w->path = path;
+	for (unsigned m = 0; m < w->method_n; m++) {
+		uint64_t hash = m * 0x9e3779b97f4a7c15u + 0xcbf29ce484222325u;
+		unsigned n = 0;
+
+		w->method = w->methods[m];
+		for (unsigned i = 0; i < on_n; i++) {
+			if (!ref_method(on[i], w->method))
+				continue;
+			hash = (hash ^ (uintptr_t)on[i]) * 0x9e3779b97f4a7c15u;
+			hash ^= hash >> 29;
+			if (on[i]->cond != NULL)
+				with[n++] = on[i];
+		}
+		if (asked_before(w, hash))
+			continue;
+		if (w->decisions > DECISIONS_MAX || !probe_each(with, n, w->fresh, w->now, compare, w))
+			w->cs->cut = true;
+	}
+	free(on);
+	free(with);
 }
 
 /* --- the walk ------------------------------------------------------------------------------------------------------ */
 
 static bool star_in(struct str s) { return s.n > 0 && memchr(s.p, '*', s.n) != NULL; }
-
-static struct str filled(struct arena *a, struct str pattern, const char *with)
-{
-	struct buf b = { 0 };
-	struct str s;
-
-	for (size_t i = 0; i < pattern.n; i++) {
-		if (pattern.p[i] != '*')
-			buf_addc(&b, pattern.p[i]);
-		else if (i == 0 || pattern.p[i - 1] != '*')
-			buf_addz(&b, with);
-	}
-	s = arena_str(a, buf_str(&b));
-	buf_fini(&b);
-	return s;
-}
-
-static void add_symbol(struct walk *w, struct str s)
-{
-	for (unsigned i = 0; i < w->symbol_n; i++)
-		if (str_eq(w->symbols[i], s))
-			return;
-	if (w->symbol_n == SYMBOLS_MAX) {
-		w->cs->cut = true;
-		return;
-	}
-	w->symbols[w->symbol_n++] = s;
-}
-
-static void add_time(struct walk *w, uint64_t t)
-{
-	for (unsigned i = 0; i < w->time_n; i++)
-		if (w->times[i] == t)
-			return;
-	if (w->time_n < sizeof(w->times) / sizeof(w->times[0]))
-		w->times[w->time_n++] = t;
-	else
-		w->cs->cut = true;
-}
 
 static void add_method(struct walk *w, struct str m)
 {
@@ -227,83 +272,218 @@ static void add_method(struct walk *w, struct str m)
 			return;
 	if (w->method_n < sizeof(w->methods) / sizeof(w->methods[0]))
 		w->methods[w->method_n++] = m;
+	else
+		w->cs->cut = true;
 }
 
-/* A deny covers other spellings than its own: one of each kind. */
-static void add_deny_spellings(struct walk *w, struct str s)
+static bool double_star(struct str s) { return str_eq(s, STR("**")); }
+
+static unsigned add_segment(struct walk *w, struct str s, bool deny)
 {
-	char *p = arena_alloc(&w->a, s.n + 3);
-
-	for (size_t i = 0; i < s.n; i++)
-		p[i] = s.p[i] >= 'a' && s.p[i] <= 'z' ? (char)(s.p[i] - 32) : ascii_lower(s.p[i]);
-	add_symbol(w, str_mk(p, s.n));
-	p = arena_alloc(&w->a, s.n + 3);
-	memcpy(p, s.p, s.n);
-	memcpy(p + s.n, ";z", 2);
-	add_symbol(w, str_mk(p, s.n + 2));
+	for (unsigned i = 0; i < w->seg_n; i++)
+		if (w->seg_deny[i] == deny && str_eq(w->segs[i], s))
+			return i;
+	w->segs[w->seg_n] = s;
+	w->seg_deny[w->seg_n] = deny;
+	return w->seg_n++;
 }
 
-static void add_pattern(struct walk *w, const struct pol_rule *r)
+/* What of a deny's pattern, from there on, may stand for nothing: as in ref_eval's covers_parent. */
+static bool may_end(const struct pattern *p, unsigned at)
+{
+	for (; at < p->n; at++) {
+		if (str_eq(p->seg[at], STR("*"))) {
+			while (++at < p->n)
+				if (!ref_empty(p->seg[at]))
+					return false;
+			return true;
+		}
+		if (!double_star(p->seg[at]) && !ref_empty(p->seg[at]))
+			return false;
+	}
+	return true;
+}
+
+static void add_ends(struct walk *w, struct pattern *p)
+{
+	p->ends = arena_alloc(&w->a, REGEX_ENDS * sizeof(struct str));
+	for (unsigned k = 0; k < REGEX_TEXTS; k++) {
+		struct str s = probe_path(&w->a, p->r->cond->regex, k);
+
+		for (size_t i = 0; i <= s.n && p->end_n < REGEX_ENDS; i++) {
+			struct str end = str_mk(s.p + i, s.n - i);
+			bool there = false;
+
+			if (i < s.n && (s.p[i] != '/' || i == 0))
+				continue;
+			for (unsigned j = 0; j < p->end_n; j++)
+				there = there || str_eq(p->ends[j], end);
+			if (!there)
+				p->ends[p->end_n++] = end;
+		}
+	}
+}
+
+static void add_pattern(struct walk *w, const struct pol_rule *r, unsigned *bits)
 {
 	struct pattern *p = &w->patterns[w->pattern_n++];
 	struct str s = r->pattern;
 
-	*p = (struct pattern){ .r = r, .seg = arena_alloc(&w->a, (s.n + 2) * sizeof(struct str)) };
+	*p = (struct pattern){ .r = r, .first = *bits };
 	for (unsigned i = 0; i < r->method_n; i++)
 		add_method(w, r->methods[i]);
-	if (r->cond != NULL && r->cond->from_s > 0) {
-		add_time(w, r->cond->from_s - 1);
-		add_time(w, r->cond->from_s);
-	}
-	if (r->cond != NULL && r->cond->until_s > 0) {
-		add_time(w, r->cond->until_s - 1);
-		add_time(w, r->cond->until_s);
+	if (is_regex(r)) {
+		w->has_regex = true;
+		add_ends(w, p);
 	}
 	if (s.p[0] != '/')
 		return;
+	p->seg = arena_alloc(&w->a, (s.n + 2) * sizeof(struct str));
+	p->of = arena_alloc(&w->a, (s.n + 2) * sizeof(*p->of));
+	p->parent = arena_alloc(&w->a, (s.n + 3) * sizeof(*p->parent));
 	for (size_t b = 1, e; b <= s.n; b = e + 1) {
-		struct str seg;
-
 		for (e = b; e < s.n && s.p[e] != '/';)
 			e++;
-		seg = p->seg[p->n++] = str_mk(s.p + b, e - b);
-		if (str_eq(seg, STR("*")) || str_eq(seg, STR("**")) || seg.n == 0)
-			continue;
-		if (star_in(seg)) {
-			add_symbol(w, filled(&w->a, seg, ""));
-			add_symbol(w, filled(&w->a, seg, FRESH));
-		} else {
-			add_symbol(w, seg);
-			if (r->deny)
-				add_deny_spellings(w, seg);
+		p->of[p->n] = add_segment(w, str_mk(s.p + b, e - b), r->deny);
+		p->seg[p->n++] = str_mk(s.p + b, e - b);
+	}
+	for (unsigned i = 0; i <= p->n; i++)
+		p->parent[i] = r->deny && may_end(p, i);
+	*bits += p->n + 1;
+}
+
+static void set(uint64_t *bits, unsigned i) { bits[i / 64] |= (uint64_t)1 << i % 64; }
+static bool is_set(const uint64_t *bits, unsigned i) { return (bits[i / 64] >> i % 64 & 1) != 0; }
+
+static bool nameless(struct str s) { return s.n == 0 || s.p[0] == ';'; }
+
+static void add_symbol(struct walk *w, struct str s, unsigned max)
+{
+	struct symbol *y = &w->symbols[w->symbol_n];
+	unsigned words = w->seg_n / 64 + 1;
+
+	if (w->symbol_n == max) {
+		w->cs->cut = true;
+		return;
+	}
+	*y = (struct symbol){ .s = s, .fits = arena_zalloc(&w->a, words * sizeof(uint64_t)), .nameless = nameless(s) };
+	for (unsigned i = 0; i < w->seg_n; i++)
+		if (!double_star(w->segs[i]) && ref_segment(w->segs[i], s, w->seg_deny[i]))
+			set(y->fits, i);
+	/* what fits alike is alike, but to an expression */
+	for (unsigned i = 0; i < w->symbol_n; i++)
+		if (w->has_regex ? str_eq(w->symbols[i].s, s) : memcmp(w->symbols[i].fits, y->fits, words * sizeof(uint64_t)) == 0 && w->symbols[i].nameless == y->nameless)
+			return;
+	w->symbol_n++;
+}
+
+static void add_symbols(struct walk *w)
+{
+	struct text_pattern *p = must_calloc(w->seg_n + 1ul, sizeof(*p));
+	struct texts *ts = must_malloc(sizeof(*ts));
+	unsigned n = 0, max;
+	bool denies = false;
+
+	for (unsigned i = 0; i < w->seg_n; i++) {
+		struct str s = w->segs[i];
+
+		denies = denies || w->seg_deny[i];
+		if (s.n > 0 && !str_eq(s, STR("*")) && !double_star(s) && (w->seg_deny[i] || star_in(s))) /* others are their own texts */
+			p[n++] = (struct text_pattern){ .s = s, .wild = '*', .fold = w->seg_deny[i], .segment = true };
+	}
+	texts_apart(&w->a, p, n, ts);
+	w->cs->cut = w->cs->cut || ts->cut;
+	max = ts->n + w->seg_n + 3 + (w->has_regex ? 512 : 0);
+	w->symbols = arena_alloc(&w->a, max * sizeof(*w->symbols));
+	add_symbol(w, w->fresh, max);
+	for (unsigned i = 0; i < w->seg_n; i++)
+		if (w->segs[i].n > 0 && !star_in(w->segs[i]))
+			add_symbol(w, w->segs[i], max);
+	for (unsigned i = 0; i < ts->n; i++)
+		if (ts->t[i].n > 0)
+			add_symbol(w, ts->t[i], max);
+	if (denies)
+		add_symbol(w, STR(";z"), max);
+	if (w->empties)
+		add_symbol(w, STR_NONE, max);
+	for (unsigned i = 0; i < w->pattern_n; i++) {
+		for (unsigned k = 0; is_regex(w->patterns[i].r) && k < REGEX_TEXTS; k++) {
+			struct str s = probe_path(&w->a, w->patterns[i].r->cond->regex, k);
+
+			for (size_t b = 1, e; b < s.n; b = e + 1) {
+				for (e = b; e < s.n && s.p[e] != '/';)
+					e++;
+				if (e > b)
+					add_symbol(w, str_mk(s.p + b, e - b), max);
+			}
+		}
+	}
+	free(p);
+	free(ts);
+}
+
+static void enter(const struct pattern *p, uint64_t *to, unsigned at)
+{
+	set(to, p->first + at);
+	for (; at < p->n; at++) { /* what may stand for no segment */
+		if (p->r->deny ? !double_star(p->seg[at]) && !ref_empty(p->seg[at]) : !double_star(p->seg[at]) || at + 1 == p->n)
+			break;
+		set(to, p->first + at + 1);
+	}
+}
+
+/* The positions behind one more segment; those of an allow and of a deny as ref_eval has them. */
+static void step(const struct walk *w, const uint64_t *from, const struct symbol *y, uint64_t *to)
+{
+	memset(to, 0, w->words * sizeof(*to));
+	for (unsigned i = 0; i < w->pattern_n; i++) {
+		const struct pattern *p = &w->patterns[i];
+
+		for (unsigned at = 0; p->seg != NULL && at <= p->n; at++) {
+			if (!is_set(from, p->first + at))
+				continue;
+			if (p->r->deny && y->nameless)
+				enter(p, to, at);
+			if (at == p->n)
+				continue;
+			if (double_star(p->seg[at])) {
+				enter(p, to, at);
+				if (at + 1 == p->n)
+					set(to, p->first + at + 1);
+			} else if (is_set(y->fits, p->of[at])) {
+				enter(p, to, at + 1);
+			}
 		}
 	}
 }
 
-/* The positions that a path leads to in all patterns, hashed: a pattern of the first segments matches or does not. */
-static uint64_t positions(struct walk *w, struct str path)
+/* Which texts would be matched from here. */
+static void add_regex_bits(const struct walk *w, struct str path, uint64_t *to)
+{
+	unsigned bit = w->position_words * 64;
+	struct buf b = { 0 };
+
+	for (unsigned i = 0; i < w->pattern_n; i++) {
+		for (unsigned k = 0; k < w->patterns[i].end_n; k++, bit++) {
+			buf_clear(&b);
+			buf_adds(&b, path);
+			buf_adds(&b, w->patterns[i].ends[k]);
+			if (buf_len(&b) > 0 && regex_fits(w->patterns[i].r, buf_str(&b)))
+				set(to, bit);
+		}
+	}
+	buf_fini(&b);
+}
+
+static uint64_t hash_of(const uint64_t *bits, unsigned words)
 {
 	uint64_t h = 0xcbf29ce484222325u;
 
-	for (unsigned i = 0; i < w->pattern_n; i++) {
-		const struct pattern *p = &w->patterns[i];
-		struct pol_rule beginning = *p->r;
-
-		for (unsigned n = 0; n <= p->n && p->r->pattern.p[0] == '/'; n++) {
-			beginning.pattern = n == 0 ? STR("/") : str_mk(p->r->pattern.p, (size_t)(p->seg[n - 1].p + p->seg[n - 1].n - p->r->pattern.p));
-			h = (h ^ (uint64_t)(ref_path(&beginning, path) + 1)) * 0x100000001b3u;
-			w->steps++;
-		}
+	for (unsigned i = 0; i < words; i++) {
+		h = (h ^ bits[i]) * 0x9e3779b97f4a7c15u;
+		h ^= h >> 29;
 	}
 	return h;
-}
-
-static bool seen(const struct path_state *s, size_t n, uint64_t key)
-{
-	for (size_t i = 0; i < n; i++)
-		if (s[i].key == key)
-			return true;
-	return false;
 }
 
 static struct str below(struct arena *a, struct str path, struct str segment)
@@ -322,27 +502,42 @@ static struct str below(struct arena *a, struct str path, struct str segment)
 static void walk_paths(struct walk *w)
 {
 	struct path_state *s = must_calloc(PATHS_MAX, sizeof(*s));
+	uint32_t *slot = must_calloc(2 * PATHS_MAX, sizeof(*slot));
+	uint64_t *to = arena_alloc(&w->a, w->words * sizeof(*to));
 	size_t n = 1;
 
+	s[0].bits = arena_zalloc(&w->a, w->words * sizeof(*to));
 	s[0].path = STR("");
+	for (unsigned i = 0; i < w->pattern_n; i++)
+		if (w->patterns[i].seg != NULL)
+			enter(&w->patterns[i], s[0].bits, 0);
 	for (size_t i = 0; i < n; i++) {
 		ask_path(w, below(&w->a, s[i].path, STR_NONE)); /* "/" itself, or with a slash at the end */
 		if (i > 0)
 			ask_path(w, s[i].path);
-		for (unsigned k = 0; k < w->symbol_n && s[i].depth < DEPTH_MAX; k++) {
-			struct str path = below(&w->a, s[i].path, w->symbols[k]);
-			uint64_t key = positions(w, path);
+		for (unsigned k = 0; k < w->symbol_n; k++) {
+			struct str path = below(&w->a, s[i].path, w->symbols[k].s);
+			unsigned at;
 
-			if (seen(s + 1, n - 1, key))
+			step(w, s[i].bits, &w->symbols[k], to);
+			if (w->has_regex)
+				add_regex_bits(w, path, to);
+			for (at = (unsigned)(hash_of(to, w->words) % (2 * PATHS_MAX)); slot[at] != 0; at = (at + 1) % (2 * PATHS_MAX))
+				if (memcmp(s[slot[at]].bits, to, w->words * sizeof(*to)) == 0)
+					break;
+			if (slot[at] != 0)
 				continue;
-			if (n == PATHS_MAX || w->steps > STEPS_MAX) {
+			if (n == PATHS_MAX || s[i].depth == DEPTH_MAX) {
 				w->cs->cut = true;
 				break;
 			}
-			s[n++] = (struct path_state){ key, path, s[i].depth + 1 };
+			s[n] = (struct path_state){ arena_alloc(&w->a, w->words * sizeof(*to)), path, s[i].depth + 1 };
+			memcpy(s[n].bits, to, w->words * sizeof(*to));
+			slot[at] = (uint32_t)n++;
 		}
 	}
 	free(s);
+	free(slot);
 }
 
 static bool same_rule(const struct pol_rule *x, const struct pol_rule *y)
@@ -381,44 +576,58 @@ static bool same_rules(const struct walk *w)
 
 static void walk_host(struct walk *w)
 {
-	unsigned rules = 0;
-	struct sample *s;
+	unsigned rules = 0, bits = 0;
+	size_t length = 0;
 
 	w->first_change = w->cs->n;
-	w->steps = 0;
+	w->decisions = 0;
+	w->empties = w->has_regex = false;
 	for (int i = 0; i < 2; i++) {
-		w->side[i].all_n = ref_dests(w->side[i].p, w->scheme, w->host, w->port, w->side[i].all);
-		w->side[i].found = table_find(w->side[i].k.t, w->scheme, w->host, w->port, &w->side[i].dest) == 1;
-		for (unsigned k = 0; k < w->side[i].all_n; k++)
-			rules += w->side[i].all[k]->rule_n;
+		struct side *x = &w->side[i];
+
+		x->all_n = ref_dests(x->p, w->scheme, w->host, w->port, x->all);
+		x->found = table_find(x->k.t, w->scheme, w->host, w->port, &x->dest) == 1;
+		w->empties = w->empties || (x->all_n > 0 && x->all[0]->paths.empty_segments_keep);
+		for (unsigned k = 0; k < x->all_n; k++) {
+			rules += x->all[k]->rule_n;
+			for (unsigned j = 0; j < x->all[k]->rule_n; j++)
+				length += x->all[k]->rules[j].pattern.n + 2;
+		}
 	}
 	if (same_rules(w))
 		return;
-	s = must_malloc(sizeof(*s));
 	w->patterns = arena_alloc(&w->a, (rules + 1ul) * sizeof(*w->patterns));
-	w->symbols = arena_alloc(&w->a, SYMBOLS_MAX * sizeof(struct str));
-	w->pattern_n = w->symbol_n = w->method_n = w->time_n = 0;
-	add_time(w, (uint64_t)time(NULL));
-	add_symbol(w, STR(FRESH));
+	w->segs = arena_alloc(&w->a, length * sizeof(struct str));
+	w->seg_deny = arena_alloc(&w->a, length * sizeof(bool));
+	w->pattern_n = w->symbol_n = w->method_n = w->seg_n = 0;
+	if (w->asked != NULL)
+		memset(w->asked, 0, w->asked_cap * sizeof(*w->asked));
+	w->asked_n = 0;
 	add_method(w, STR("GET"));
 	add_method(w, STR("HEAD"));
 	add_method(w, STR("POST"));
 	for (int i = 0; i < 2; i++)
 		for (unsigned k = 0; k < w->side[i].all_n; k++)
 			for (unsigned j = 0; j < w->side[i].all[k]->rule_n; j++)
-				add_pattern(w, &w->side[i].all[k]->rules[j]);
+				add_pattern(w, &w->side[i].all[k]->rules[j], &bits);
 	add_method(w, STR("BREW")); /* one that only ANY lets through */
 	add_method(w, STR("WEBSOCKET"));
+	w->position_words = bits / 64 + 1;
+	w->words = w->position_words + (w->has_regex ? w->pattern_n * REGEX_ENDS / 64 + 1 : 0);
+	add_symbols(w);
 	walk_paths(w);
 	for (unsigned i = 0; i < w->pattern_n; i++) {
-		if (w->patterns[i].r->cond != NULL && (w->patterns[i].r->cond->parts & COND_REGEX))
-			for (unsigned k = 0; sample_make(&w->a, w->patterns[i].r, k, s); k++)
-				if (s->path.n > 0 && s->path.p[0] == '/')
-					ask_path(w, s->path);
-		if (w->patterns[i].r->pattern.p[0] != '/')
+		const struct pol_rule *r = w->patterns[i].r;
+
+		for (unsigned k = 0; is_regex(r) && k < REGEX_TEXTS; k++) {
+			struct str path = probe_path(&w->a, r->cond->regex, k);
+
+			if (path.n > 0 && path.p[0] == '/' && (w->empties || str_find(path, STR("//")) < 0))
+				ask_path(w, path);
+		}
+		if (r->pattern.p[0] != '/')
 			ask_path(w, STR("*"));
 	}
-	free(s);
 	arena_reset(&w->a);
 }
 
@@ -457,7 +666,7 @@ static int by_host(const void *a, const void *b)
 }
 
 /* Of a wildcard: hosts that stand for all that only it has. */
-static void add_dest(struct asked_hosts *hs, struct arena *a, const struct pol_dest *d)
+static void add_dest(struct asked_hosts *hs, struct arena *a, struct str fresh, const struct pol_dest *d)
 {
 	struct str text = str_mk(d->host.text, d->host.len);
 	struct host_pattern p;
@@ -471,10 +680,75 @@ static void add_dest(struct asked_hosts *hs, struct arena *a, const struct pol_d
 	}
 	for (unsigned deep = 0; deep < (p.kind == HOST_DOUBLE_STAR ? 2u : 1u); deep++) {
 		buf_clear(&b);
-		buf_addf(&b, "%.*s%s.%.*s", (int)p.prefix.n, p.prefix.n ? p.prefix.p : "", deep ? FRESH "." FRESH : FRESH, (int)p.suffix.n, p.suffix.p);
+		buf_adds(&b, p.prefix);
+		for (unsigned k = 0; k <= deep; k++)
+			buf_addf(&b, "%.*s.", (int)fresh.n, fresh.p);
+		buf_adds(&b, p.suffix);
 		add_host(hs, d->scheme, d->port, arena_str(a, buf_str(&b)));
 	}
 	buf_fini(&b);
+}
+
+/* --- a text that no rule names: more z's than stand anywhere together --- */
+
+static void longest(struct str s, unsigned *most)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < s.n; i++) {
+		n = ascii_lower(s.p[i]) == 'z' ? n + 1 : 0;
+		*most = n > *most ? n : *most;
+	}
+}
+
+static void longest_of_texts(const struct pol_texts *t, unsigned *most)
+{
+	for (unsigned i = 0; i < t->n; i++)
+		longest(t->s[i], most);
+}
+
+static void longest_of_values(const struct pol_values *vs, unsigned *most)
+{
+	for (unsigned i = 0; i < vs->n; i++) {
+		longest(vs->v[i].key, most);
+		longest_of_texts(&vs->v[i].patterns, most);
+	}
+}
+
+static void longest_of_policy(const struct policy *p, unsigned *most)
+{
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		longest(str_mk(p->dests[i].host.text, p->dests[i].host.len), most);
+		for (unsigned k = 0; k < p->dests[i].rule_n; k++) {
+			const struct pol_rule *r = &p->dests[i].rules[k];
+
+			longest(r->pattern, most);
+			if (r->cond == NULL)
+				continue;
+			longest_of_values(&r->cond->query, most);
+			longest_of_values(&r->cond->headers, most);
+			longest_of_values(&r->cond->values, most);
+			longest_of_texts(&r->cond->fields, most);
+			longest_of_texts(&r->cond->names, most);
+			longest_of_texts(&r->cond->tools, most);
+			longest_of_texts(&r->cond->methods, most);
+			longest_of_texts(&r->cond->refs, most);
+		}
+	}
+}
+
+static struct str unnamed(struct arena *a, const struct policy *old, const struct policy *new)
+{
+	unsigned most = 1;
+	char *p;
+
+	longest_of_policy(old, &most);
+	longest_of_policy(new, &most);
+	if (most > 20) /* a label has 63 characters */
+		most = 20;
+	p = arena_alloc(a, most + 1);
+	memset(p, 'z', most + 1);
+	return str_mk(p, most + 1);
 }
 
 int diff_requests(struct policy *old, struct policy *new, struct diff_changes *cs, struct err *err)
@@ -486,12 +760,14 @@ int diff_requests(struct policy *old, struct policy *new, struct diff_changes *c
 
 	for (int i = 0; i < 2; i++)
 		w.side[i].k.fd = -1;
+	w.now = (uint64_t)time(NULL);
+	w.fresh = unnamed(&a, old, new);
 	for (int i = 0; i < 2; i++) {
 		w.side[i].all = must_calloc(w.side[i].p->dest_n + 1ul, sizeof(const struct pol_dest *));
 		if (asker_init(&w.side[i].k, w.side[i].p, err) < 0)
 			goto out;
 		for (unsigned k = 0; k < w.side[i].p->dest_n; k++)
-			add_dest(&hs, &a, &w.side[i].p->dests[k]);
+			add_dest(&hs, &a, w.fresh, &w.side[i].p->dests[k]);
 	}
 	if (hs.n > 1)
 		qsort(hs.h, hs.n, sizeof(*hs.h), by_host);
@@ -510,6 +786,7 @@ out:
 		free(w.side[i].all);
 	}
 	free(hs.h);
+	free(w.asked);
 	arena_fini(&a);
 	arena_fini(&w.a);
 	return ret;

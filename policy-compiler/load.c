@@ -140,6 +140,8 @@ static void on_part(void *arg, const struct schema_row *row, const struct schema
 	for (unsigned i = 0; i < PARTS; i++)
 		if (strcmp(row->key, part_keys[i]) == 0)
 			l->source[l->file].part[i] = v->node;
+	if (strcmp(row->key, part_keys[PART_TESTS]) == 0)
+		l->p->files[l->file].has_tests = true;
 }
 
 static void read_part(struct load *l, unsigned which, const struct yaml_node *n)
@@ -152,7 +154,7 @@ static void read_part(struct load *l, unsigned which, const struct yaml_node *n)
 		on_destinations(l, n);
 		break;
 	case PART_TESTS:
-		if (l->file == 0) /* those of the others are about them alone */
+		if (l->file == 0) /* those of the others are about them alone: try.c */
 			load_tests(l, n);
 		break;
 	default:

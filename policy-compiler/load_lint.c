@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is no error and hardly meant: rules that never let anything through, rules behind others that let all of theirs through,
- * everything allowed beside a secret.
+ * everything allowed beside a secret, a secret that is filled into any request, hosts that no request can match.
  *
  * Whether one pattern covers another is tried with instances of the other whose stars stand for a segment that is in no
  * policy: what matches those does so by its own stars, and so matches all. "**" stands for one, two and three of them.
@@ -98,11 +98,102 @@ static void shadowed(struct load *l, const struct pol_dest *d)
 	}
 }
 
+/* Whatever its content. */
+static bool any_content(const struct pol_rule *r) { return r->cond == NULL || (r->cond->parts == COND_BODY && r->cond->body == BODY_ANY); }
+
 static void broad(struct load *l, const struct pol_dest *d)
 {
 	for (unsigned i = 0; d->inject_n > 0 && i < d->rule_n; i++)
-		if (!d->rules[i].deny && d->rules[i].any && d->rules[i].cond == NULL && str_eq(d->rules[i].pattern, STR("/**")))
+		if (!d->rules[i].deny && d->rules[i].any && any_content(&d->rules[i]) && str_eq(d->rules[i].pattern, STR("/**")))
 			load_warning(l, d->rules[i].at, "everything may be asked of %s with secret `%.*s`: name methods and paths", d->host.text, DIAG_STR(d->injects[0].secret->name));
+}
+
+/* Where a value is stored by one request, another may read it: an issue's text, an object's name. */
+static void without_when(struct load *l, const struct pol_dest *d)
+{
+	unsigned allows = 0;
+
+	for (unsigned i = 0; i < d->rule_n; i++)
+		allows += !d->rules[i].deny;
+	for (unsigned i = 0; allows > 1 && i < d->inject_n; i++) {
+		const struct pol_inject *in = &d->injects[i];
+
+		if (in->when_n == 0 && in->kind == INJECT_PLACEHOLDER && (in->places & PLACE_CONTENT) != 0)
+			load_warning(l, in->at, "secret `%.*s` is filled into the content of any request that is allowed here, also of one that stores it where it can be read again: say `when: [ids of the rules that need it]`", DIAG_STR(in->secret->name));
+	}
+}
+
+static bool within_addresses(const struct pol_dest *d, const struct ip *ip)
+{
+	for (unsigned i = 0; i < d->address_n; i++)
+		if (cidr_has(&d->addresses[i], ip))
+			return true;
+	return false;
+}
+
+/* An address that is never dialled. */
+static void dead_address(struct load *l, const struct pol_dest *d)
+{
+	const struct ip *ip = &d->host.ip;
+	const char *why = "";
+	enum ip_class c;
+
+	if (ip->family == 0 || d->connect_port != 0)
+		return;
+	c = ip_classify(ip, &why);
+	if (c == IP_FORBIDDEN_ALWAYS)
+		load_warning(l, d->at, "nothing can reach %s: %s is refused always", d->host.text, why);
+	else if (d->address_n > 0 ? !within_addresses(d, ip) : c == IP_SPECIAL)
+		load_warning(l, d->at, "nothing can reach %s: %s it; `addresses: [%s/%u]` would", d->host.text, d->address_n > 0 ? "`addresses` does not allow" : "only `addresses` allows", d->host.text, d->host.ip.family == 4 ? 32 : 128);
+}
+
+/* Names that no resolver has (RFC 6761, 7686). */
+static void dead_name(struct load *l, const struct pol_dest *d)
+{
+	static const char *const none[] = { ".invalid", ".onion" };
+	struct str host = str_mk(d->host.text, d->host.len);
+
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		if (d->connect_port == 0 && (str_ends(host, str_of(none[i])) || str_eq(host, str_of(none[i] + 1))))
+			load_warning(l, d->at, "nothing can reach %s: no name below %s is ever resolved; `connect` would say where it is", d->host.text, none[i]);
+}
+
+/* A secret's host that is no host of a destination which injects it. */
+static void dead_secret_host(struct load *l, const struct pol_secret *s)
+{
+	const struct policy *p = l->p;
+
+	for (unsigned h = 0; s->used && h < s->host_n; h++) {
+		bool lives = false;
+
+		for (unsigned i = 0; i < p->dest_n && !lives; i++)
+			for (unsigned k = 0; k < p->dests[i].inject_n && !lives; k++) {
+				struct str host = str_mk(p->dests[i].host.text, p->dests[i].host.len);
+
+				lives = p->dests[i].injects[k].secret == s && (host_text_covers(s->hosts[h], host) || host_text_covers(host, s->hosts[h]));
+			}
+		if (!lives)
+			load_warning(l, s->at, "secret `%.*s` may go to %.*s, and no destination there injects it: leave the host out", DIAG_STR(s->name), DIAG_STR(s->hosts[h]));
+	}
+}
+
+/* Denies of a wildcard below which nothing is allowed. */
+static void dead_denies(struct load *l, const struct pol_dest *d)
+{
+	const struct policy *p = l->p;
+
+	for (unsigned i = 0; i < d->rule_n; i++)
+		if (!d->rules[i].deny)
+			return;
+	if (d->rule_n == 0)
+		return;
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		const struct pol_dest *e = &p->dests[i];
+
+		if (e != d && e->scheme == d->scheme && e->port == d->port && (host_text_covers(str_mk(d->host.text, d->host.len), str_mk(e->host.text, e->host.len)) || host_text_covers(str_mk(e->host.text, e->host.len), str_mk(d->host.text, d->host.len))))
+			return;
+	}
+	load_warning(l, d->at, "the denies of %s say nothing: no other destination lets anything through there", d->host.text);
 }
 
 /* Rules that allow stand before those that deny. */
@@ -118,6 +209,8 @@ void load_lint(struct load *l)
 		return;
 	for (unsigned i = 0; i < p->dest_n; i++)
 		denying += denies_broadly(&p->dests[i]);
+	for (unsigned i = 0; i < p->secret_n && p->secret_n <= 100; i++)
+		dead_secret_host(l, &p->secrets[i]);
 	for (unsigned i = 0; i < p->dest_n; i++) {
 		const struct pol_dest *d = &p->dests[i];
 
@@ -134,5 +227,10 @@ void load_lint(struct load *l)
 		}
 		shadowed(l, d);
 		broad(l, d);
+		without_when(l, d);
+		dead_address(l, d);
+		dead_name(l, d);
+		if (memchr(d->host.text, '*', d->host.len) != NULL && p->dest_n <= 1000)
+			dead_denies(l, d);
 	}
 }

@@ -26,6 +26,10 @@ static bool add_method(struct load *l, const struct yaml_node *at, struct str m,
 		ERROR_AT(l, at, "`%.*s` is not a method%s: a rule is `METHOD PATH`, or `GET|POST PATH`", DIAG_STR(m), lower ? " (they are written in capitals)" : "");
 		return false;
 	}
+	if (str_eq(m, STR("TUNNEL"))) {
+		ERROR_AT(l, at, "TUNNEL is no method of a rule: `allow: tunnel` stands on a destination of its own, with `protocol: tcp` or `tls: {passthrough: true}`");
+		return false;
+	}
 	if (str_eq(m, STR("CONNECT"))) {
 		ERROR_AT(l, at, "CONNECT is not decided by rules: a destination is what may be connected to");
 		return false;

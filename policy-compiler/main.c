@@ -97,6 +97,23 @@ static bool lies_within(const struct policy *p, const char *file, const char *na
 	return n == 0;
 }
 
+/* Injections that go with every request that is allowed there, where more than one rule allows some. */
+static unsigned without_when(const struct policy *p)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < p->dest_n; i++) {
+		const struct pol_dest *d = &p->dests[i];
+		unsigned allows = 0;
+
+		for (unsigned k = 0; k < d->rule_n; k++)
+			allows += !d->rules[k].deny;
+		for (unsigned k = 0; allows > 1 && k < d->inject_n; k++)
+			n += d->injects[k].when_n == 0;
+	}
+	return n;
+}
+
 static int cmd_check(int argc, char **argv)
 {
 	static const struct option options[] = { { "boundary", 1, NULL, 'b' }, { 0 } };
@@ -117,11 +134,13 @@ static int cmd_check(int argc, char **argv)
 		if (load(&p, argv[i], &warnings) < 0 || !lies_within(&p, argv[i], boundary)) {
 			ret = EXIT_FOUND;
 		} else {
-			unsigned open = open_queries(&p);
+			unsigned open = open_queries(&p), all = without_when(&p);
 
 			printf("%s: ok: %u destination%s, %u rule%s, %u secret%s, %u warning%s", argv[i], p.dest_n, plural(p.dest_n), p.rule_n, plural(p.rule_n), p.secret_n, plural(p.secret_n), warnings, plural(warnings));
 			if (open > 0)
 				printf("; %u rule%s beside a secret let%s any query pass", open, plural(open), open == 1 ? "s" : "");
+			if (all > 0)
+				printf("; %u injection%s without `when`", all, plural(all));
 			putchar('\n');
 		}
 		policy_free(&p);
@@ -145,10 +164,10 @@ static int trusted(const struct policy *p, const char *file, const char *state)
 }
 
 /* A policy that says other things than its own tests is not handed out. */
-static bool tests_pass(struct policy *p, const char *file)
+static bool tests_pass(const struct policy *p, const char *file)
 {
 	struct err err = ERR_INIT;
-	int failed = p->test_n ? try_policy(p, file, TRY_FAILURES, stderr, &err) : 0;
+	int failed = try_policy(p, file, TRY_FAILURES, stderr, &err);
 
 	if (failed < 0)
 		fail(EXIT_FOUND, &err);

@@ -18,6 +18,7 @@ struct pol_place {
 struct pol_file {
 	const char *name; /* as messages and sources have it */
 	uint64_t below;   /* bit per file: those that it extends, directly or not */
+	bool has_tests;
 };
 struct pol_secret {
 	struct str name, arg;
@@ -198,6 +199,8 @@ unsigned ref_dests(const struct policy *p, enum scheme scheme, struct str host, 
 bool ref_host(struct str pattern, struct str host);
 bool ref_method(const struct pol_rule *r, struct str method);
 bool ref_path(const struct pol_rule *r, struct str path);
+bool ref_segment(struct str pattern, struct str s, bool deny);
+bool ref_empty(struct str pattern); /* of a deny's segment: nothing but parameters */
 /* The conditions of a rule; *failed: those that do not fit. */
 enum cond_result ref_cond(const struct pol_rule *r, const struct facts *f, unsigned *failed);
 

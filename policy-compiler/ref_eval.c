@@ -46,6 +46,9 @@ static bool segment(struct str p, struct str s, bool deny)
 	return part(p, s, deny) || (deny && part(name_of(p), name_of(s), true));
 }
 
+bool ref_segment(struct str pattern, struct str s, bool deny) { return segment(pattern, s, deny); }
+bool ref_empty(struct str pattern) { return empty(pattern); }
+
 /* --- a path -------------------------------------------------------------------------------------------------------- */
 
 /* What is left of a path: its next segment and the rest. A path that has ended has no next one. */

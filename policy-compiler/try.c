@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "../common/base/must.h"
 #include "ask.h"
 #include "load.h"
+#include "revision.h"
 
 #define S(s) (int)(s).n, ((s).n ? (s).p : "")
 
@@ -150,47 +152,125 @@ static void failure(FILE *out, const char *file, const struct pol_test *t, const
 	fputc('\n', out);
 }
 
-int try_policy(struct policy *p, const char *file, enum try_form form, FILE *out, struct err *err)
+/* One file's own policy and tests. */
+struct suite {
+	struct policy p; /* of a file that is extended, by itself */
+	const struct policy *of;
+	const char *file, *why; /* why its tests are not run, or NULL */
+	char said[200];
+};
+
+static void first_line(struct suite *s, const struct diag *d)
+{
+	struct str text = buf_str(&d->out);
+	size_t n = 0;
+
+	while (n < text.n && text.p[n] != '\n')
+		n++;
+	snprintf(s->said, sizeof(s->said), "by itself it is no policy: %.*s", (int)n, n ? text.p : "");
+	s->why = s->said;
+}
+
+/* By itself: its tests are about what it says, and the files that build on it may say more. */
+static void read_alone(struct suite *s, const char *name, bool revision)
+{
+	struct diag d = { .file = name };
+	struct buf text = { 0 };
+
+	s->file = name;
+	s->of = &s->p;
+	if (str_starts(str_of(name), STR("std/"))) {
+		if (!load_library(name + 4, &text))
+			s->why = "it cannot be read any more";
+		else if (policy_read(&s->p, buf_str(&text), NULL, NULL, &d) < 0)
+			first_line(s, &d);
+	} else if (revision) {
+		s->why = "it is not read again from another revision";
+	} else if (policy_load(&s->p, name, &d) < 0) {
+		first_line(s, &d);
+	}
+	diag_fini(&d);
+	buf_fini(&text);
+}
+
+static void not_run(FILE *out, enum try_form form, const struct suite *s)
+{
+	if (form == TRY_TAP)
+		fprintf(out, "# %s: its tests are not run: %s\n", s->file, s->why);
+	else if (form == TRY_FAILURES)
+		fprintf(out, "%s: warning: its tests are not run: %s\n", s->file, s->why);
+}
+
+static int run_suite(const struct suite *s, enum try_form form, FILE *out, unsigned *number, struct err *err)
 {
 	struct arena a = { 0 };
 	struct asker k;
+	int failed = 0;
+
+	if (asker_init(&k, s->of, err) < 0)
+		return -1;
+	for (unsigned i = 0; i < s->of->test_n; i++) {
+		const struct pol_test *t = &s->of->tests[i];
+		struct outcome o;
+
+		if (run(&k, &a, t, &o, err) < 0) {
+			failed = -1;
+			break;
+		}
+		failed += !o.ok;
+		++*number;
+		if (form == TRY_TAP)
+			tap(out, s->file, *number, t, &o);
+		else if (form == TRY_JUNIT)
+			junit(out, s->file, t, &o);
+		else
+			failure(out, s->file, t, &o);
+		arena_reset(&a);
+	}
+	asker_fini(&k);
+	arena_fini(&a);
+	return failed;
+}
+
+int try_policy(const struct policy *p, const char *file, enum try_form form, FILE *out, struct err *err)
+{
+	struct suite *all = must_calloc(p->file_n + 1ul, sizeof(*all));
+	unsigned n = 1, total = p->test_n, number = 0;
 	char *xml = NULL;
 	size_t xml_n = 0;
 	FILE *cases = form == TRY_JUNIT ? open_memstream(&xml, &xml_n) : out;
 	int failed = 0;
 
-	if (asker_init(&k, p, err) < 0 || cases == NULL) {
-		if (cases != NULL && cases != out)
-			fclose(cases);
-		free(xml);
-		return -1;
+	MUST(cases != NULL);
+	all[0] = (struct suite){ .of = p, .file = file };
+	for (unsigned i = 1; i < p->file_n; i++) {
+		if (!p->files[i].has_tests)
+			continue;
+		read_alone(&all[n], p->files[i].name, revision_is(file));
+		total += all[n].why == NULL ? all[n].p.test_n : 0;
+		n++;
 	}
 	if (form == TRY_TAP)
-		fprintf(out, "TAP version 13\n1..%u\n", p->test_n);
-	for (unsigned i = 0; i < p->test_n; i++) {
-		struct outcome o;
+		fprintf(out, "TAP version 13\n1..%u\n", total);
+	for (unsigned i = 0; i < n && failed >= 0; i++) {
+		int k;
 
-		if (run(&k, &a, &p->tests[i], &o, err) < 0) {
-			failed = -1;
-			break;
+		if (all[i].why != NULL) {
+			not_run(out, form, &all[i]);
+			continue;
 		}
-		failed += !o.ok;
-		if (form == TRY_TAP)
-			tap(out, file, i + 1, &p->tests[i], &o);
-		else if (form == TRY_JUNIT)
-			junit(cases, file, &p->tests[i], &o);
-		else
-			failure(out, file, &p->tests[i], &o);
-		arena_reset(&a);
+		k = all[i].of->test_n > 0 ? run_suite(&all[i], form, cases, &number, err) : 0;
+		failed = k < 0 ? -1 : failed + k;
 	}
 	if (form == TRY_JUNIT) {
 		fclose(cases);
 		fprintf(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"");
 		put_text(out, p->name, true);
-		fprintf(out, "\" tests=\"%u\" failures=\"%d\">\n%s</testsuite>\n", p->test_n, failed, xml);
+		fprintf(out, "\" tests=\"%u\" failures=\"%d\">\n%s</testsuite>\n", total, failed, xml);
 		free(xml);
 	}
-	asker_fini(&k);
-	arena_fini(&a);
+	for (unsigned i = 1; i < n; i++)
+		policy_free(&all[i].p);
+	free(all);
 	return failed;
 }

@@ -7,6 +7,10 @@
 #include "model.h"
 
 enum try_form { TRY_TAP = 0, TRY_JUNIT, TRY_FAILURES /* one line each, as errors of the file */ };
-/* How many failed, or -1 + err: a fault of ours. */
-int try_policy(struct policy *p, const char *file, enum try_form form, FILE *out, struct err *err);
+/*
+ * Its own tests, and those of each file that it extends, asked of that file by itself (what builds on it may say more). One that is
+ * no policy by itself (it injects a secret that another defines, say) has its tests left out, and that is said.
+ * How many failed, or -1 + err: a fault of ours.
+ */
+int try_policy(const struct policy *p, const char *file, enum try_form form, FILE *out, struct err *err);
 #endif

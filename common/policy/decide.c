@@ -322,6 +322,7 @@ void decide(const struct table *t, const struct dest *d, const struct facts *f, 
 		methods_within(boundary, f, o);
 		return;
 	}
+	methods_within(boundary, f, o);
 	decide_of(boundary, f, &b);
 	if (b.why == DECIDE_ALLOWED) {
 		o->boundary_rule_no = b.rule_no;
@@ -329,8 +330,9 @@ void decide(const struct table *t, const struct dest *d, const struct facts *f, 
 		*o = b;
 		o->by_boundary = true;
 		o->allowed_n = 0;
-	} else if (o->why == DECIDE_ALLOWED) {
+	} else if (o->why == DECIDE_ALLOWED) { /* a question still, and what the boundary offers is not what the policy does */
 		*o = b;
+		o->allowed_n = 0;
 	} else if (b.need > o->need) {
 		o->need = b.need;
 	}

@@ -51,7 +51,22 @@ cp upca.pem parts/upca.pem
 sed -i 's/\.\.\/upca/upca/' parts/api.yaml
 exits "three files and one of the library are a policy" 0 $P check policy.yaml
 exits "the tests of the first file are its tests, those of others are theirs" 0 $P test policy.yaml
-has "one" "$T/out" "1..1"
+OPENAI_TESTS=$($P test "$BIN/../configs/policies/openai.yaml" 2>/dev/null | grep -c '^ok')
+has "all are run" "$T/out" "1..$((2 + OPENAI_TESTS))"
+has "each of its own file: what the first allows the second denies" "$T/out" "- deny GET https://api.test/v1/own"
+sed 's/deny: GET https:..api.test.v1.own/allow: GET https:\/\/api.test\/v1\/own/' parts/api.yaml >parts/wrong.yaml
+sed 's/parts.api/parts\/wrong/' policy.yaml >wrong.yaml
+exits "a test of another file that fails" 1 $P test wrong.yaml
+has "is told with its file" "$T/out" "  at: parts/wrong.yaml:"
+exits "and nothing is compiled" 1 $P compile wrong.yaml -o "$T/wrong"
+has "that is told too" "$T/err" "parts/wrong.yaml:15:5: error: the test \`allow GET https://api.test/v1/own\` fails: got deny"
+printf 'version: 1\ndestinations:\n  - host: api.test\n    allow: [ GET /v1/part ]\n    inject: [ { secret: api, as: bearer } ]\ntests:\n  - allow: GET https://api.test/v1/part\n' >part.yaml
+sed -n '/^secrets/,/^  api/p' parts/api.yaml >>with-part.yaml
+sed -i '1i version: 1\nname: with-part\nextends: [part.yaml]' with-part.yaml
+exits "a file that is no policy by itself" 0 $P test with-part.yaml
+has "has its tests left out, and that is said" "$T/out" "# part.yaml: its tests are not run: by itself it is no policy: part.yaml:5:25: error: there is no secret \`api\` under \`secrets\`"
+exits "also when it is compiled" 0 $P compile with-part.yaml -o "$T/part"
+has "there it is a warning" "$T/err" "part.yaml: warning: its tests are not run"
 code() { run curl -sS -o /dev/null -m 20 -w '%{http_code}' "https://api.test$1" 2>/dev/null; }
 [ "$(code /v1/own)" = 200 ] && ok "a rule of the first file" || not_ok "a rule of the first file"
 [ "$(code /v1/hello)" = 200 ] && ok "a rule of the second" || not_ok "a rule of the second"
@@ -80,6 +95,18 @@ chmod 666 open.yaml
 printf 'version: 1\nextends: [open.yaml]\n' >links.yaml
 exits "a file that others can write is not relied on" 1 $P check links.yaml
 has "it is told how to" "$T/err" "chmod go-w it"
+chmod 664 parts/upca.pem
+exits "a certificate that a group can write neither" 1 $P check policy.yaml
+has "that is told as well" "$T/err" "parts/upca.pem can be written by its group or by others: chmod go-w it"
+chmod 644 parts/upca.pem
+mkdir many
+for i in $(seq 65); do echo 'version: 1' >"many/$i.yaml"; done
+{ echo 'version: 1'; echo "extends: [$(seq -f 'many/%g.yaml' -s ', ' 65)]"; } >links.yaml
+exits "too many files" 1 $P check links.yaml
+has "are told" "$T/err" "extends: more than 64 files"
+{ echo 'version: 1'; head -c 17000000 /dev/zero | tr '\0' '#'; } >large.yaml
+exits "a file that is too large" 1 $P check large.yaml
+has "is told" "$T/err" "larger than a policy may be"
 mkfifo pipe.yaml
 printf 'version: 1\nextends: [pipe.yaml]\n' >links.yaml
 exits "a pipe is not waited for" 1 timeout 10 $P check links.yaml

@@ -59,7 +59,7 @@ exits "and now" 1 $P explain --at 2026-06-01 old.yaml GET https://a.test/t
 exits "a diff of equals is empty" 0 $P diff old.yaml old.yaml
 has "and says so" "$T/out" "0 wider, 0 narrower"
 exits "a diff that widens can fail" 1 $P diff --fail-on widen old.yaml new.yaml
-for w in '+ allow DELETE https://a.test/repos/' '+ allow GET https://a.test/s?state=all' '{"query":"mutation Zz { zz }"}' 'allow GET https://a.test/t' '+ new: secret s may go to b.test' 'limits.request_body: from 1048576 to 2097152'; do has "the diff has: $w" "$T/out" "$w"; done
+for w in '+ allow DELETE https://a.test/repos/' '+ allow GET https://a.test/s?state=all' '{"query":"mutation { zz }"}' 'allow GET https://a.test/t' '+ new: secret s may go to b.test' 'limits.request_body: from 1048576 to 2097152'; do has "the diff has: $w" "$T/out" "$w"; done
 hasnt "what did not change is not in it" "$T/out" "same.test"
 exits "narrowing does not fail" 0 $P diff --fail-on widen new.yaml old.yaml
 has "it is told" "$T/out" "- deny DELETE https://a.test/repos/"

@@ -14,6 +14,7 @@
 #include "policy-compiler/try.h"
 
 #define CASES "tests/cases/policy-errors"
+#define WARNINGS "tests/cases/policy-warnings"
 
 static struct buf slurp(const char *path)
 {
@@ -39,15 +40,14 @@ static void spit(const char *path, const char *text)
 }
 
 /* NAME.yaml gives exactly the messages of NAME.txt. */
-static void error_cases(void **state)
+static unsigned cases_of(const char *folder, bool good)
 {
-	DIR *dir = opendir(CASES);
+	DIR *dir = opendir(folder);
 	struct dirent *e;
 	unsigned n = 0, bad = 0;
 
-	(void)state;
 	if (dir == NULL)
-		fail_msg("run from the top folder: no %s", CASES);
+		fail_msg("run from the top folder: no %s", folder);
 	while ((e = readdir(dir)) != NULL) {
 		size_t len = strlen(e->d_name);
 		char path[512], want[512];
@@ -57,10 +57,10 @@ static void error_cases(void **state)
 
 		if (len < 6 || strcmp(e->d_name + len - 5, ".yaml") != 0)
 			continue;
-		snprintf(path, sizeof(path), CASES "/%s", e->d_name);
-		snprintf(want, sizeof(want), CASES "/%.*s.txt", (int)(len - 5), e->d_name);
-		assert_int_equal(policy_load(&p, path, &d), -1);
-		assert_true(d.errors > 0);
+		snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
+		snprintf(want, sizeof(want), "%s/%.*s.txt", folder, (int)(len - 5), e->d_name);
+		if (policy_load(&p, path, &d) != (good ? 0 : -1) || (good ? d.warnings : d.errors) == 0)
+			fail_msg("%s: %u errors, %u warnings\n%.*s", path, d.errors, d.warnings, (int)buf_len(&d.out), (const char *)buf_str(&d.out).p);
 		b = slurp(want);
 		if (!str_eq(buf_str(&b), buf_str(&d.out))) {
 			print_error("%s: have:\n%.*swant:\n%.*s", e->d_name, (int)buf_len(&d.out), (const char *)buf_str(&d.out).p, (int)buf_len(&b), (const char *)buf_str(&b).p);
@@ -73,7 +73,19 @@ static void error_cases(void **state)
 	}
 	closedir(dir);
 	assert_int_equal(bad, 0);
-	assert_true(n > 80);
+	return n;
+}
+
+static void error_cases(void **state)
+{
+	(void)state;
+	assert_true(cases_of(CASES, false) > 130);
+}
+
+static void warning_cases(void **state)
+{
+	(void)state;
+	assert_true(cases_of(WARNINGS, true) >= 7);
 }
 
 /* What is installed for use is good, without warnings, and says what its own tests say. */
@@ -197,11 +209,62 @@ static void lint(void **state)
 	policy_free(&p);
 }
 
+/* From memory alone no other file is read. */
+static void no_other_files(void **state)
+{
+	static const char text[] = "version: 1\nextends: [x.yaml]\ndestinations:\n  - { host: a.test, tls: { ca: y.pem }, allow: [ GET /x ] }\n";
+	static const char want[] = "m.yaml:2:11: error: extends: other files cannot be read here\n"
+				   "m.yaml:4:32: error: tls.ca cannot be read here\n";
+	struct diag d = { .file = "m.yaml" };
+	struct policy p;
+
+	(void)state;
+	assert_int_equal(policy_parse(&p, text, sizeof(text) - 1, NULL, &d), -1);
+	if (!str_eq(buf_str(&d.out), str_of(want)))
+		fail_msg("%.*s", (int)buf_len(&d.out), (const char *)buf_data(&d.out));
+	diag_fini(&d);
+	policy_free(&p);
+}
+
+/* Sizes that a policy may not have: each with its text. */
+static void too_many(void **state)
+{
+	struct buf b = { 0 };
+	struct diag d = { .file = "m.yaml" };
+	struct policy p;
+
+	(void)state;
+	buf_addz(&b, "version: 1\ndestinations:\n  - host: [");
+	for (unsigned i = 0; i < 15700; i++)
+		buf_addf(&b, "%sh%u.test", i ? ", " : "", i);
+	buf_addz(&b, "]\n    ports: [");
+	for (unsigned i = 0; i < 64; i++)
+		buf_addf(&b, "%s%u", i ? ", " : "", 1000 + i);
+	buf_addz(&b, "]\n    allow: [ GET /x ]\n");
+	assert_int_equal(policy_parse(&p, (const char *)buf_data(&b), buf_len(&b), NULL, &d), -1);
+	buf_addc(&d.out, 0);
+	assert_non_null(strstr((const char *)buf_data(&d.out), "error: the policy has more than 1000000 destinations or rules, each host and port of a list counted"));
+	diag_fini(&d);
+	policy_free(&p);
+	d = (struct diag){ .file = "m.yaml" };
+	buf_clear(&b);
+	buf_addz(&b, "version: 1\n#");
+	for (unsigned i = 0; i < YAML_SIZE_MAX / 16 + 1; i++)
+		buf_addz(&b, "0123456789abcdef");
+	assert_int_equal(policy_parse(&p, (const char *)buf_data(&b), buf_len(&b), NULL, &d), -1);
+	buf_addc(&d.out, 0);
+	assert_non_null(strstr((const char *)buf_data(&d.out), "error: the file is larger than "));
+	diag_fini(&d);
+	policy_free(&p);
+	buf_fini(&b);
+}
+
 static void wildcard_warnings(void **state)
 {
 	static const char text[] = "version: 1\ndestinations:\n  - { host: \"*.github.io\", allow: [ GET /x ] }\n  - { host: \"**.a.test\", deny: [ GET /x ] }\n  - { host: \"*.b.test\" }\n"
 				   "  - { host: c.test, allow: [ GET /x ] }\n  - { host: c.test, ports: [443], allow: [ GET /y ] }\n";
 	static const char want[] = "w.yaml:3:13: warning: `*.github.io`: the customers of github.io have names there, each of its own\n"
+				   "w.yaml:4:5: warning: the denies of **.a.test say nothing: no other destination lets anything through there\n"
 				   "w.yaml:5:5: warning: this destination allows nothing\n"
 				   "w.yaml:6:5: warning: c.test here never decides on port 443: the destination of line 7 lists the port; only the deny rules count\n";
 	struct diag d = { .file = "w.yaml" };
@@ -564,6 +627,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(many_large), cmocka_unit_test(error_cases),
+		cmocka_unit_test(warning_cases), cmocka_unit_test(no_other_files), cmocka_unit_test(too_many),
 		cmocka_unit_test(ready_policies),
 		cmocka_unit_test(the_least_policy),
 		cmocka_unit_test(ids),
