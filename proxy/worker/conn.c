@@ -205,6 +205,8 @@ static void tls_fill(struct conn *c)
 
 void conn_fill(struct conn *c)
 {
+	if (c->eof || c->failed)
+		c->more = false; /* whatever the socket's events say: who goes on while there is more would do so without end */
 	if (c->closed || c->eof || c->failed || c->paused)
 		return;
 	if (c->ssl != NULL) {
@@ -232,7 +234,7 @@ void conn_fill(struct conn *c)
 			break;
 		}
 	}
-	c->more = c->readable;
+	c->more = c->readable && !c->eof;
 	account(c);
 }
 
