@@ -144,40 +144,81 @@ static bool value_of(const struct image *im, const uint8_t *page, const uint8_t 
 	return le64(ov) == *run && le16(ov + 10) == P_OVERFLOW && le32(ov + 12) == ((uint64_t)size + PAGE_HDR + PAGE - 1) / PAGE && le32(ov + 12) <= im->pages - *run;
 }
 
-int image_find(const struct image *im, struct str key, struct str *value)
+/* Whichever half is taken next, the node in its middle is on its way: what is searched is mostly not in a cache. */
+static void ahead(const uint8_t *page, size_t low, size_t high)
 {
-	uint64_t number = im->root, run;
-	size_t count, used;
+	size_t mid = low + (high - low) / 2;
 
-	for (unsigned depth = im->depth; depth > 0; depth--) {
-		const uint8_t *page = page_at(im, number, depth == 1 ? P_LEAF : P_BRANCH, &count), *node;
-		size_t low = 0, high;
-		struct str k;
+	__builtin_prefetch(page + le16(page + PAGE_HDR + 2 * (low + (mid - low) / 2)) % PAGE);
+	__builtin_prefetch(page + le16(page + PAGE_HDR + 2 * (mid + (high - mid) / 2)) % PAGE);
+}
 
-		if (page == NULL)
+/* The last node whose key is not above; the first of a branch page stands for everything below the second. NULL: damaged. */
+static const uint8_t *search_page(const uint8_t *page, size_t count, struct str key, struct str *k)
+{
+	size_t low = 0;
+
+	for (size_t high = count; high - low > 1;) {
+		size_t mid = low + (high - low) / 2;
+
+		if (high - low > 3)
+			ahead(page, low, high);
+		if (node_at(page, mid, k) == NULL)
+			return NULL;
+		if (key_cmp(*k, key) <= 0)
+			low = mid;
+		else
+			high = mid;
+	}
+	return node_at(page, low, k);
+}
+
+static int in_leaf(const struct image *im, const uint8_t *page, const uint8_t *node, struct str k, struct str key, struct str *value)
+{
+	uint64_t run;
+	size_t used;
+
+	if (!str_eq(k, key))
+		return 0;
+	return value_of(im, page, node, k, value, &run, &used) ? 1 : -1;
+}
+
+int image_find_near(const struct image *im, struct image_place *near, struct str key, struct str *value)
+{
+	uint64_t number = im->root;
+	const uint8_t *page, *node;
+	struct str k;
+	size_t count;
+
+	if (near->page != NULL) { /* between its first key and its last: nowhere else */
+		struct str last;
+
+		if (node_at(near->page, 0, &k) == NULL || node_at(near->page, near->count - 1, &last) == NULL)
 			return -1;
-		/* the last node whose key is not above; the first of a branch page stands for everything below the second */
-		for (high = count; high - low > 1;) {
-			size_t mid = low + (high - low) / 2;
-
-			if (node_at(page, mid, &k) == NULL)
-				return -1;
-			if (key_cmp(k, key) <= 0)
-				low = mid;
-			else
-				high = mid;
+		if (key_cmp(k, key) <= 0 && key_cmp(last, key) >= 0) {
+			node = search_page(near->page, near->count, key, &k);
+			return node == NULL ? -1 : in_leaf(im, near->page, node, k, key, value);
 		}
-		node = node_at(page, low, &k);
+	}
+	for (unsigned depth = im->depth; depth > 0; depth--) {
+		page = page_at(im, number, depth == 1 ? P_LEAF : P_BRANCH, &count);
+		node = page != NULL ? search_page(page, count, key, &k) : NULL;
 		if (node == NULL)
 			return -1;
-		if (depth > 1)
-			number = child_of(node);
-		else if (!str_eq(k, key))
-			return 0;
-		else
-			return value_of(im, page, node, k, value, &run, &used) ? 1 : -1;
+		if (depth == 1) {
+			*near = (struct image_place){ page, count };
+			return in_leaf(im, page, node, k, key, value);
+		}
+		number = child_of(node);
 	}
 	return -1;
+}
+
+int image_find(const struct image *im, struct str key, struct str *value)
+{
+	struct image_place near = { 0 };
+
+	return image_find_near(im, &near, key, value);
 }
 
 /* --- the walk ------------------------------------------------------------------------------------------------------ */

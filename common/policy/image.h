@@ -22,6 +22,12 @@ struct image {
 int image_open(struct image *im, const uint8_t *p, size_t n, struct err *err);
 /* 1 found, 0 not, -1 damaged. For images that image_walk accepted; on others it may answer wrongly, but stays inside. */
 int image_find(const struct image *im, struct str key, struct str *value);
+/* The same, and where it looked: the next key is mostly there too, as a wildcard's is, which stands beside the hosts below it. Zeroed at first. */
+struct image_place {
+	const uint8_t *page;
+	size_t count;
+};
+int image_find_near(const struct image *im, struct image_place *near, struct str key, struct str *value);
 /*
  * Every page, node and octet: each page used once, keys in order, counts right, all that carries nothing zero. Calls fn
  * for each record in order; fn returns false (with err filled) to end it. 0 or -1 + err.

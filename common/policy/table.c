@@ -317,14 +317,14 @@ static bool search_init(struct search *s, const struct table *t, enum scheme sch
 }
 
 /* The first `n` octets of the host's key, and what else; as image_find. */
-static int search_at(const struct search *s, size_t n, const char *more, struct str *value)
+static int search_at(const struct search *s, struct image_place *near, size_t n, const char *more, struct str *value)
 {
 	uint8_t key[TABLE_KEY_MAX];
 	size_t k = strlen(more);
 
 	memcpy(key, s->key, n);
 	memcpy(key + n, more, k);
-	return image_find(&s->t->image, str_mk(key, n + k), value);
+	return image_find_near(&s->t->image, near, str_mk(key, n + k), value);
 }
 
 /*
@@ -334,8 +334,9 @@ static int search_at(const struct search *s, size_t n, const char *more, struct 
 static int search_each(const struct search *s, bool denies, bool (*fn)(void *arg, struct str value), void *arg)
 {
 	const struct header *h = &s->t->h;
+	struct image_place near = { 0 };
 	struct str value;
-	int r = denies ? 0 : image_find(&s->t->image, str_mk(s->key, s->n), &value);
+	int r = denies ? 0 : image_find_near(&s->t->image, &near, str_mk(s->key, s->n), &value);
 
 	if (r < 0 || (r == 1 && !fn(arg, value)))
 		return r < 0 ? -1 : 0;
@@ -348,7 +349,7 @@ static int search_each(const struct search *s, bool denies, bool (*fn)(void *arg
 		for (size_t k = label < 63 ? label + 1 : 64; k-- > 0;) {
 			if ((w->single & (uint64_t)1 << k) == 0)
 				continue;
-			r = search_at(s, before + k, "*", &value);
+			r = search_at(s, &near, before + k, "*", &value);
 			if (r < 0 || (r == 1 && !fn(arg, value)))
 				return r < 0 ? -1 : 0;
 		}
@@ -358,7 +359,7 @@ static int search_each(const struct search *s, bool denies, bool (*fn)(void *arg
 
 		if (w->depth >= s->labels || (w->flags & WILD_DOUBLE) == 0 || (denies && (w->flags & WILD_DENY) == 0))
 			continue;
-		r = search_at(s, 4 + s->end[w->depth] + 1ul, "**", &value);
+		r = search_at(s, &near, 4 + s->end[w->depth] + 1ul, "**", &value);
 		if (r < 0 || (r == 1 && !fn(arg, value)))
 			return r < 0 ? -1 : 0;
 	}

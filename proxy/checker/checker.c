@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks one table, and whether it lies within a boundary's, if there is one, and ends. It is thrown away afterwards:
- * whatever a crafted file does to it, all it can say is a digest and a signer (64 octets on its link; the signer is zeros
- * when there is none), a longer text about what goes beyond the boundary, or nothing; all but the digest are refusals.
+ * Checks one table, whether it lies within a boundary's, if there is one, and whether its secrets come from where the
+ * configuration lets them, and ends. It is thrown away afterwards: whatever a crafted file does to it, all it can say is a
+ * digest and a signer (64 octets on its link; the signer is zeros when there is none), a longer text about what goes beyond
+ * the boundary or the configuration, or nothing; all but the digest are refusals. Its descriptors: the table, the boundary or
+ * an empty file, the rules of sources.
  */
 #include <openssl/crypto.h>
 #include <sys/mman.h>
@@ -14,6 +16,7 @@
 
 #include "../../common/policy/sandbox_spec.h"
 #include "../../common/policy/signature.h"
+#include "../../common/policy/sources.h"
 #include "../../common/policy/within.h"
 #include "../../common/sys/child.h"
 #include "../../common/sys/confine.h"
@@ -73,9 +76,32 @@ static void say(void *arg, struct str source, const char *text)
 		w->n = w->n + (size_t)n < sizeof(w->text) ? w->n + (size_t)n : sizeof(w->text) - 1;
 }
 
+/* What is sent is 0 or 2, or 1 when it could not be. */
+static int refused(const struct words *w) { return write(ROLE_LINK_FD, w->text, w->n) < 0 ? 1 : 2; }
+
+static bool read_rules(int fd, char text[SOURCES_RULES_MAX], struct str *rules)
+{
+	struct stat st;
+	void *map;
+
+	*rules = STR_NONE;
+	if (fstat(fd, &st) != 0 || st.st_size > SOURCES_RULES_MAX)
+		return false;
+	if (st.st_size == 0)
+		return true;
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (map == MAP_FAILED)
+		return false;
+	memcpy(text, map, (size_t)st.st_size);
+	*rules = str_mk(text, (size_t)st.st_size);
+	return true;
+}
+
 int checker_main(int fd)
 {
-	static struct words w = { .text = "the policy goes beyond the boundary: " };
+	static struct words w = { .text = "the policy goes beyond the boundary: " }, from = { .text = "the gateway's configuration does not let this policy have its secrets (gateway.yaml: sources): " };
+	static char room[SOURCES_RULES_MAX];
+	struct str rules;
 	struct confine c = { .dir_fd = -1 };
 	struct err err = ERR_INIT;
 	uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN], other[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN];
@@ -92,12 +118,17 @@ int checker_main(int fd)
 	}
 	if (check(fd, &t, said) < 0)
 		return 1;
-	if (fstat(fd + 1, &st) == 0) { /* a boundary came with it */
+	if (fstat(fd + 1, &st) != 0 || !read_rules(fd + 2, room, &rules))
+		return 1;
+	from.n = from.begin = strlen(from.text);
+	if (sources_check(rules, t, say, &from) > 0)
+		return refused(&from);
+	if (st.st_size > 0) { /* a boundary came with it */
 		if (check(fd + 1, &boundary, other) < 0)
 			return 1;
 		w.n = w.begin = strlen(w.text);
 		if (table_within(t, boundary, say, &w) > 0)
-			return write(ROLE_LINK_FD, w.text, w.n) < 0 ? 1 : 2;
+			return refused(&w);
 	}
 	return write(ROLE_LINK_FD, said, sizeof(said)) == (ssize_t)sizeof(said) ? 0 : 1;
 }

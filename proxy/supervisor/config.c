@@ -193,21 +193,84 @@ static void on_signed(void *arg, const struct schema_row *row, const struct sche
 			diag_error(l->d, v->items[i]->line, v->items[i]->col, "a key is ed25519/ and 44 characters, as `sallyport policy pubkey KEY` prints it");
 }
 
+/* --- what secrets may come from --- */
+
+static void add_rule(struct config_load *l, const struct yaml_node *at, const char *kind, struct str pattern)
+{
+	struct source_rules *r = l->sources;
+	size_t room = sizeof(r->text) - r->n;
+	int n = snprintf(r->text + r->n, room, "%s %.*s\n", kind, (int)pattern.n, pattern.n ? pattern.p : "");
+
+	if (n < 0 || (size_t)n >= room)
+		diag_error(l->d, at->line, at->col, "more sources than there is room for");
+	else
+		r->n += (size_t)n;
+}
+
+/* As it will be: the policy's name in it, once. */
+static const char *pattern_bad(struct config_load *l, const char *kind, struct str p)
+{
+	const struct str mark = STR("{policy}");
+	ptrdiff_t at = str_find(p, mark);
+	char text[1100];
+	int n;
+
+	if (at < 0)
+		return sources_pattern_bad(str_of(kind), p);
+	if (l->sources == &l->c->sources)
+		return "{policy} is the name of a policy of a folder: it stands in that folder's `sources`";
+	n = snprintf(text, sizeof(text), "%.*sx%.*s", (int)at, p.p, (int)(p.n - (size_t)at - mark.n), p.p + at + mark.n);
+	return str_find(str_mk(text, (size_t)n), mark) >= 0 || p.n > 1000 ? "{policy} stands in it once, and it is not that long" : sources_pattern_bad(str_of(kind), str_mk(text, (size_t)n));
+}
+
+static void on_source(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct config_load *l = arg;
+
+	add_rule(l, v->node, "only", str_of(row->key));
+	for (unsigned i = 0; i < v->n; i++) {
+		const char *why = pattern_bad(l, row->key, v->items[i]->text);
+
+		if (why != NULL)
+			diag_error(l->d, v->items[i]->line, v->items[i]->col, "`%.*s` is no source of kind `%s`: %s", DIAG_STR(v->items[i]->text), row->key, why);
+		else
+			add_rule(l, v->items[i], row->key, v->items[i]->text);
+	}
+}
+
+static const struct schema_row folder_source_rows[] = {
+	{ "env", SCHEMA_TEXTS, false, on_source, NULL, 0, 64 },
+	{ "file", SCHEMA_TEXTS, false, on_source, NULL, 0, 64 },
+	{ "credential", SCHEMA_TEXTS, false, on_source, NULL, 0, 64 },
+	{ "vault", SCHEMA_TEXTS, false, on_source, NULL, 0, 64 },
+	{ "exec", SCHEMA_TEXTS, false, on_source, NULL, 0, 64 },
+};
+
+static void on_folder_sources(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct config_load *l = arg;
+
+	(void)row;
+	if (v->node->kind == YAML_TEXT && str_eq(v->node->text, STR("none")))
+		return;
+	if (v->node->kind == YAML_MAP)
+		schema_parse(l->d, v->node, "sources", SCHEMA_ROWS(folder_source_rows), l);
+	else
+		diag_error(l->d, v->node->line, v->node->col, "`sources` is `none`, or a map of `env`, `file`, `credential`, `vault` and `exec`");
+}
+
 static void on_dir(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	struct config_load *l = arg;
 
 	(void)row;
-	if (l->c->folder_n == FOLDERS_MAX)
-		diag_error(l->d, v->node->line, v->node->col, "at most %d policy folders", FOLDERS_MAX);
-	else
-		take_path(l, v, l->c->folders[l->c->folder_n++].path);
+	take_path(l, v, l->c->folders[l->c->folder_n].path);
 }
 
 static const struct schema_row folder_rows[] = {
 	{ "dir", SCHEMA_TEXT, true, on_dir, "a policy folder is `{ dir: DIR }`", 0, 0 },
 	{ "boundary", SCHEMA_LATER, false, NULL, "a policy that no other can exceed", 0, 0 },
-	{ "sources", SCHEMA_LATER, false, NULL, "secrets that the gateway itself has", 0, 0 },
+	{ "sources", SCHEMA_ANY, false, on_folder_sources, NULL, 0, 0 },
 	{ "users", SCHEMA_LATER, false, NULL, "callers that are not the gateway's own user", 0, 0 },
 	{ "groups", SCHEMA_LATER, false, NULL, "callers that are not the gateway's own user", 0, 0 },
 };
@@ -217,8 +280,17 @@ static void on_policies(void *arg, const struct schema_row *row, const struct sc
 	struct config_load *l = arg;
 
 	(void)row;
-	for (unsigned i = 0; i < v->n; i++)
+	for (unsigned i = 0; i < v->n; i++) {
+		if (l->c->folder_n == FOLDERS_MAX) {
+			diag_error(l->d, v->items[i]->line, v->items[i]->col, "at most %d policy folders", FOLDERS_MAX);
+			return;
+		}
+		l->sources = &l->c->folders[l->c->folder_n].sources;
+		for (size_t k = 0; k < sizeof(folder_source_rows) / sizeof(folder_source_rows[0]); k++) /* nothing but what is said */
+			add_rule(l, v->items[i], "only", str_of(folder_source_rows[k].key));
 		schema_parse(l->d, v->items[i], "a policy folder", SCHEMA_ROWS(folder_rows), l);
+		l->c->folder_n++;
+	}
 }
 
 static void on_programs(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -238,13 +310,20 @@ static void on_programs(void *arg, const struct schema_row *row, const struct sc
 	}
 }
 
-static const struct schema_row source_rows[] = { { "exec", SCHEMA_TEXTS, false, on_programs, NULL, 0, 0 } };
+static const struct schema_row source_rows[] = {
+	{ "exec", SCHEMA_TEXTS, false, on_programs, NULL, 0, 0 },
+	{ "env", SCHEMA_TEXTS, false, on_source, NULL, 0, 64 },
+	{ "file", SCHEMA_TEXTS, false, on_source, NULL, 0, 64 },
+	{ "credential", SCHEMA_TEXTS, false, on_source, NULL, 0, 64 },
+	{ "vault", SCHEMA_TEXTS, false, on_source, NULL, 0, 64 },
+};
 
 static void on_sources(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	struct config_load *l = arg;
 
 	(void)row;
+	l->sources = &l->c->sources;
 	schema_parse(l->d, v->node, "sources", SCHEMA_ROWS(source_rows), l);
 }
 
@@ -307,7 +386,7 @@ int config_load(struct config *c, const char *file, bool as_root, struct err *er
 	struct arena arena = { 0 };
 	struct buf text = { 0 };
 	struct diag d = { 0 };
-	struct config_load l = { c, &d, file, false };
+	struct config_load l = { .c = c, .d = &d, .file = file };
 	struct yaml_node *root;
 	int fd, ret = -1;
 

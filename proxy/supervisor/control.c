@@ -211,7 +211,7 @@ static struct generation *take_policy(struct control_client *cc, json_int_t id, 
 	g->table_fd = take_fd(json_object_get(o, "policy"), "fd", fds, n);
 	g->flags = json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS;
 	if (g->table_fd < 0 && name_ok(policy_name(o))) {
-		g->table_fd = folders_table(cc->control->sup, policy_name(o), &err);
+		g->table_fd = folders_table(cc->control->sup, policy_name(o), &g->folder, &err);
 		if (g->table_fd < 0) {
 			control_reply_error(cc, id, "no_policy", err.text);
 			goto bad;

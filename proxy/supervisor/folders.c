@@ -80,13 +80,14 @@ static int open_table(int dir, const char *name)
 	return openat(dir, target, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 }
 
-int folders_table(const struct supervisor *s, const char *name, struct err *err)
+int folders_table(const struct supervisor *s, const char *name, const struct folder **from, struct err *err)
 {
 	const struct config *c = &s->start.config;
 
 	for (unsigned i = 0; i < c->folder_n; i++) {
 		int fd = open_table(c->folders[i].fd, name);
 
+		*from = &c->folders[i];
 		if (fd >= 0)
 			return fd;
 		if (errno != ENOENT)
@@ -103,6 +104,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
 static void look(struct supervisor *s, struct sandbox *b)
 {
 	struct err err = ERR_INIT;
+	const struct folder *from = NULL;
 	struct generation *g;
 	struct stat st;
 	int fd;
@@ -112,7 +114,7 @@ static void look(struct supervisor *s, struct sandbox *b)
 		return;
 	}
 	b->look_again = false;
-	fd = folders_table(s, b->in_force->policy, &err);
+	fd = folders_table(s, b->in_force->policy, &from, &err);
 	if (fd >= 0 && fstat(fd, &st) == 0 && same_file(&st, &b->policy_seen)) {
 		close(fd);
 		return;
@@ -127,6 +129,7 @@ static void look(struct supervisor *s, struct sandbox *b)
 	g->table_fd = fd;
 	g->flags = b->in_force->flags;
 	g->seen = st;
+	g->folder = from;
 	memcpy(g->policy, b->in_force->policy, sizeof(g->policy));
 	generation_keep_sources(g, b->in_force, true, true);
 	generation_add(b, g);

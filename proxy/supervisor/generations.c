@@ -329,14 +329,52 @@ bad:
 	return -1;
 }
 
+static int memory(const void *p, size_t n, struct err *err)
+{
+	int fd = memfd_create("sallyport-sources", MFD_CLOEXEC);
+
+	if (fd >= 0 && (n == 0 || write(fd, p, n) == (ssize_t)n))
+		return fd;
+	err_errno(err, "memfd");
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+/* What its secrets may come from, the policy's name filled in. */
+static int rules_of(const struct generation *g, struct err *err)
+{
+	const struct source_rules *r = g->folder != NULL ? &g->folder->sources : &g->sandbox->sup->start.config.sources;
+	const struct str mark = STR("{policy}");
+	struct str rest = str_mk(r->text, r->n);
+	struct buf b = { 0 };
+	int fd;
+
+	for (ptrdiff_t at; (at = str_find(rest, mark)) >= 0; rest = str_mk(rest.p + at + mark.n, rest.n - (size_t)at - mark.n)) {
+		buf_add(&b, rest.p, (size_t)at);
+		buf_addz(&b, g->policy);
+	}
+	buf_adds(&b, rest);
+	fd = memory(buf_data(&b), buf_len(&b), err);
+	buf_fini(&b);
+	return fd;
+}
+
 static int start_checker(struct generation *g, struct err *err)
 {
 	struct supervisor *s = g->sandbox->sup;
 	struct checker *c = must_calloc(1, sizeof(*c));
+	/* without a boundary an empty file stands in its place */
+	int none = g->sandbox->boundary_fd < 0 ? memory(NULL, 0, err) : -1, rules = rules_of(g, err), ret = -1;
+	const int given[] = { g->table_fd, none >= 0 ? none : g->sandbox->boundary_fd, rules };
 
-	const int tables[] = { g->table_fd, g->sandbox->boundary_fd };
-
-	if (child_spawn(ROLE_CHECKER, s->start.program_dir_fd, proc_uid(s, ROLE_CHECKER, 0), tables, tables[1] >= 0 ? 2 : 1, &c->child, err) < 0) {
+	if (given[1] >= 0 && rules >= 0)
+		ret = child_spawn(ROLE_CHECKER, s->start.program_dir_fd, proc_uid(s, ROLE_CHECKER, 0), given, 3, &c->child, err);
+	if (none >= 0)
+		close(none);
+	if (rules >= 0)
+		close(rules);
+	if (ret < 0) {
 		free(c);
 		return -1;
 	}

@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "../../common/policy/sources.h"
 #include "../../common/base/buf.h"
 #include "../../common/msg.h"
 #include "../../common/policy/signature.h"
@@ -36,9 +37,14 @@
 #define SIGNERS_MAX 64
 #define FOLDERS_MAX 16
 
+struct source_rules { /* what secrets may come from: common/policy/sources.h; "{policy}" stands for its name in the folder */
+	char text[SOURCES_TEXT_MAX];
+	size_t n;
+};
 struct folder { /* of tables */
 	char path[4096];
 	int fd;
+	struct source_rules sources;
 };
 struct config { /* gateway.yaml */
 	char dns[DNS_TEXT_MAX]; /* "ADDRESS PORT\n" each; empty: the system's */
@@ -52,6 +58,7 @@ struct config { /* gateway.yaml */
 	unsigned signer_n;
 	struct folder folders[FOLDERS_MAX];
 	unsigned folder_n;
+	struct source_rules sources; /* of policies that a caller brings */
 	char programs[4000]; /* that policies may have run, PATH\0...: `sources: { exec }` */
 	size_t programs_n;
 	struct config_vault {
@@ -138,6 +145,7 @@ struct generation { /* generations.c */
 	unsigned told, acks; /* bit per role: was sent it; has it in force */
 	char policy[MSG_NAME_MAX]; /* its name in the policy folders; "": it was brought */
 	struct stat seen;          /* of that file */
+	const struct folder *folder; /* where it was found; NULL: it was brought */
 	struct timer late;
 };
 struct sandbox {
@@ -252,7 +260,7 @@ void generation_keep_sources(struct generation *g, const struct generation *now,
 /* folders.c */
 int folders_open(struct supervisor *s, struct err *err);
 /* The table of that name as it is now: a descriptor, or -1. */
-int folders_table(const struct supervisor *s, const char *name, struct err *err);
+int folders_table(const struct supervisor *s, const char *name, const struct folder **from, struct err *err);
 void folders_look(struct supervisor *s); /* sandboxes whose policy has another table now get it */
 
 /* looks.c */
