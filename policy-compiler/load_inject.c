@@ -32,7 +32,7 @@ static void on_secret(void *arg, const struct schema_row *row, const struct sche
 }
 
 static const char *const kinds[] = { [INJECT_BEARER] = "bearer", [INJECT_BASIC] = "basic", [INJECT_HEADER] = "header", [INJECT_QUERY] = "query", [INJECT_PLACEHOLDER] = "placeholder", [INJECT_SIGV4] = "sigv4", [INJECT_HMAC] = "hmac", [INJECT_CLIENT_CERTIFICATE] = "client_certificate" };
-#define KINDS "bearer|basic|header|query|placeholder|sigv4|hmac"
+#define KINDS "bearer|basic|header|query|placeholder|sigv4|hmac|client_certificate"
 
 const char *load_inject_kind(enum inject_kind k) { return (size_t)k < sizeof(kinds) / sizeof(kinds[0]) && kinds[k] != NULL ? kinds[k] : "nothing"; }
 

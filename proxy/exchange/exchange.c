@@ -849,8 +849,11 @@ void exchange_start(struct exchange *x)
 
 static void ask_upstream(struct exchange *x)
 {
+	struct inject in;
 	struct upstream_want w = { .dest = &x->dest, .scheme = x->scheme, .host = str_mk(x->chost.text, x->chost.len), .port = x->port, .fresh = x->retried, .websocket = x->ws != NULL };
 
+	for (unsigned i = 0; credential_next(x, &i, &in) > 0;)
+		w.identity = w.identity || in.kind == INJECT_CLIENT_CERTIFICATE;
 	x->state = X_UPSTREAM;
 	x->waiting_upstream = true;
 	x->host->upstream(x->host_arg, x, &w);

@@ -65,6 +65,7 @@ struct upstream_want {
 	struct str host;
 	uint16_t port;
 	bool fresh; /* no pooled one: the last died in our hands */
+	bool identity; /* the destination's client certificate is shown */
 	bool websocket; /* over HTTP/2 only if the peer speaks RFC 8441 */
 };
 struct upstream_facts { /* of the connection, for the record */

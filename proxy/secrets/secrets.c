@@ -36,7 +36,8 @@ struct release { /* a question of a worker that waits for its value */
 	const struct binding *binding; /* lives as long as its generation, and so does this */
 	/* of a signature */
 	bool signs, gathering; /* more of what is signed is to come */
-	struct inject in;      /* borrows from the table */
+	uint16_t scheme;
+	struct inject in; /* borrows from the table */
 	struct buf message;
 };
 static struct secrets_role the_role; /* one in a process */
@@ -53,6 +54,16 @@ static void withdraw(void *arg, uint32_t index)
 }
 
 static bool revoked(void *arg, struct str name) { return told_revoked(((const struct bindings *)arg)->of->s->id, name); }
+
+static bool multiline(void *arg, uint32_t index)
+{
+	const struct bindings *l = arg;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (l->b[i].secret_index == index && l->b[i].kind == INJECT_CLIENT_CERTIFICATE)
+			return true;
+	return false;
+}
 
 static struct sandbox *sandbox_of(struct served *s)
 {
@@ -77,7 +88,7 @@ static struct bindings *bindings_of(const struct sandbox *b, uint32_t generation
 
 struct bindings *secrets_bindings(struct served *s, uint32_t generation)
 {
-	struct values_host h = { .loop = the_role.loop, .http = the_role.http, .sup = &the_role.sup, .execs = &the_role.execs, .withdraw = withdraw, .revoked = revoked };
+	struct values_host h = { .loop = the_role.loop, .http = the_role.http, .sup = &the_role.sup, .execs = &the_role.execs, .withdraw = withdraw, .revoked = revoked, .multiline = multiline };
 	struct sandbox *b = sandbox_of(s);
 	struct bindings *l = bindings_of(b, generation);
 
@@ -367,15 +378,22 @@ static void on_value(void *arg, const struct secret *v, uint32_t valid_ms, const
 	struct msg_released a = { .status = RELEASE_OK };
 	struct msg_signed g = { .status = RELEASE_OK };
 	struct secret *signing = NULL;
-	char why[200], text[SIGN_TEXT_MAX];
+	char why[200];
+	union {
+		char text[SIGN_TEXT_MAX];
+		uint8_t tls[SIGN_TLS_MAX];
+	} made;
+	struct buf der = { 0 };
 	size_t n = 0;
 
 	if (v != NULL && r->kind == INJECT_SIGV4) {
 		v = signing = signing_key(v, r->binding, &valid_ms, why);
 		cause = why;
 	} else if (v != NULL && r->signs) {
-		n = sign_hmac(&r->in, secret_bytes(v), buf_str(&r->message), text, &cause);
+		n = r->kind == INJECT_HMAC ? sign_hmac(&r->in, secret_bytes(v), buf_str(&r->message), made.text, &cause) : sign_tls(secret_bytes(v), r->scheme, buf_str(&r->message), made.tls, &cause);
 		v = n > 0 ? v : NULL;
+	} else if (v != NULL && r->kind == INJECT_CLIENT_CERTIFICATE) { /* what it shows, never what signs */
+		v = signing = sign_certificates(secret_bytes(v), &der, &cause) ? secret_new(buf_data(&der), buf_len(&der)) : NULL;
 	}
 	a.valid_ms = valid_ms;
 	for (struct release **p = &r->b->releases; *p != NULL; p = &(*p)->next) {
@@ -391,11 +409,12 @@ static void on_value(void *arg, const struct secret *v, uint32_t valid_ms, const
 		if (v == NULL)
 			refuse(s, r->generation, r->id, r->signs, RELEASE_FAILED, cause);
 		else if (r->signs)
-			served_answer(s, MSG_SIGNED, r->generation, r->id, &g, sizeof(g), text, n, -1);
+			served_answer(s, MSG_SIGNED, r->generation, r->id, &g, sizeof(g), &made, n, -1);
 		else
 			served_answer(s, MSG_RELEASED, r->generation, r->id, &a, sizeof(a), secret_bytes(v).p, secret_bytes(v).n, -1);
 	}
 	secret_free(signing);
+	buf_fini(&der);
 	free_release(r);
 }
 
@@ -436,8 +455,8 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 	const struct bindings *l = bindings_of(sandbox_of(s), m->generation);
 	enum inject_kind kind = q->kind < INJECT_KINDS ? (enum inject_kind)q->kind : INJECT_NONE;
 
-	/* the key of what signs leaves this role in no way */
-	answer(s, m, l != NULL && l->table != NULL && !inject_signs(kind) ? bound(l, q) : NULL, q->secret_index, kind, must_calloc(1, sizeof(struct release)));
+	/* the key of what signs leaves this role in no way; of a client's certificate what is shown does */
+	answer(s, m, l != NULL && l->table != NULL && kind != INJECT_HMAC ? bound(l, q) : NULL, q->secret_index, kind, must_calloc(1, sizeof(struct release)));
 }
 
 static struct release *gathered(struct sandbox *b, const struct ipc_msg *m)
@@ -465,6 +484,7 @@ static void sign(struct served *s, const struct ipc_msg *m, const struct msg_sig
 
 	r->b = b;
 	r->signs = true;
+	r->scheme = q->scheme;
 	if (b->signing + m->len - sizeof(*q) > 2 * MSG_SIGN_MAX) { /* a worker that keeps to the rules waits before it says so much */
 		refuse(s, m->generation, m->id, true, RELEASE_FAILED, "there is too much to be signed");
 		free_release(r);
@@ -481,7 +501,7 @@ static void sign(struct served *s, const struct ipc_msg *m, const struct msg_sig
 		return;
 	}
 	r->gathering = false;
-	if (l != NULL && l->table != NULL && table_dest_at(l->table, q->dest_index, &d) && dest_inject(&d, q->inject, &r->in) && r->in.kind == INJECT_HMAC) {
+	if (l != NULL && l->table != NULL && table_dest_at(l->table, q->dest_index, &d) && dest_inject(&d, q->inject, &r->in) && inject_signs(r->in.kind)) {
 		key.secret_index = r->in.secret_index;
 		key.kind = r->in.kind;
 		k = bound(l, &key);

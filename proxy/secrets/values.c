@@ -234,7 +234,7 @@ static void done(struct value *v, const struct secret *value)
 {
 	struct str s = secret_bytes(value);
 
-	if (!secret_sendable(value)) { /* would break, or end, the head it is written into */
+	if (s.n == 0 || (!secret_sendable(value) && !v->of->host.multiline(v->of->host.arg, v->d.index))) { /* would break, or end, the head it is written into */
 		failed(v, s.n == 0 ? "the value is empty" : "the value has a line break or NUL in it", true);
 		return;
 	}

@@ -26,6 +26,7 @@ struct values_host {
 	uint32_t *execs;				    /* numbers of EXECUTE */
 	void (*withdraw)(void *arg, uint32_t secret_index); /* what was released of it is not to be used any more */
 	bool (*revoked)(void *arg, struct str name); /* by the operator: it is not to be had */
+	bool (*multiline)(void *arg, uint32_t secret_index); /* it is in PEM, and stands in no head */
 	void *arg;
 };
 struct values *values_new(const struct values_host *h, uint32_t sandbox, uint32_t generation);

@@ -604,7 +604,9 @@ static enum secret_state host_secret(void *arg, struct exchange *x, const struct
 
 static bool host_sign(void *arg, struct exchange *x, unsigned inject, struct buf *message, struct str *cause)
 {
-	return signings_ask(((struct worker *)arg)->signings, x, inject, message, cause);
+	struct msg_sign what = { .dest_index = x->dest.index, .inject = inject };
+
+	return signings_ask(((struct worker *)arg)->signings, x->generation, &what, message, HANDLE_EXCHANGE, x->handle, cause);
 }
 
 static void host_upstream(void *arg, struct exchange *x, const struct upstream_want *want) { upstreams_acquire(((struct worker *)arg)->ups, x, want); }

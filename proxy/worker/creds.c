@@ -16,6 +16,7 @@
 #include "../../common/sys/secret.h"
 #include "../exchange/inject.h"
 #include "../exchange/sigv4.h"
+#include "identity.h"
 #include "worker.h"
 
 #define SHORT 16u     /* octets of a value below which it may be in responses by chance */
@@ -27,6 +28,7 @@ struct cred {
 	uint32_t secret_index, dest_index, kind;
 	struct policy_gen *asked; /* held while asking */
 	struct secret *value;
+	struct identity *identity; /* of a client's certificate */
 	uint64_t until_ms, failed_until_ms;
 	char cause[200];
 	bool asking;
@@ -156,6 +158,22 @@ static void wake(struct creds *c, struct cred *e)
 	free(ids);
 }
 
+static void drop_value(struct cred *e)
+{
+	secret_free(e->value);
+	e->value = NULL;
+	identity_release(e->identity);
+	e->identity = NULL;
+}
+
+struct identity *creds_identity(const struct creds *c, const struct dest *d)
+{
+	for (const struct cred *e = c->list; e != NULL; e = e->next)
+		if (e->table == d->table && e->dest_index == d->index && e->kind == INJECT_CLIENT_CERTIFICATE && loop_now_ms(c->w->loop) < e->until_ms)
+			return e->identity;
+	return NULL;
+}
+
 static void failed(struct creds *c, struct cred *e, struct str cause)
 {
 	e->failed_until_ms = loop_now_ms(c->w->loop) + FAILED_MS;
@@ -173,9 +191,14 @@ void creds_released(struct creds *c, const struct ipc_msg *m)
 	if (e == NULL || !e->asking)
 		return;
 	answered(c, e);
-	secret_free(e->value);
-	e->value = NULL;
-	if (r->status == RELEASE_OK && text.n > 0) {
+	drop_value(e);
+	if (r->status == RELEASE_OK && text.n > 0 && e->kind == INJECT_CLIENT_CERTIFICATE) { /* certificates, which are no secret */
+		e->identity = identity_new((const uint8_t *)text.p, text.n, e->secret_index);
+		e->value = e->identity != NULL ? secret_new(text.p, text.n) : NULL;
+		e->until_ms = loop_now_ms(c->w->loop) + r->valid_ms;
+		if (e->value == NULL)
+			failed(c, e, STR("its certificate cannot be used: the key is neither EC nor RSA, or it is damaged"));
+	} else if (r->status == RELEASE_OK && text.n > 0) {
 		e->value = secret_new(text.p, text.n);
 		if (e->value == NULL || !secret_sendable(e->value)) {
 			secret_free(e->value);
@@ -207,10 +230,10 @@ void creds_withdrawn(struct creds *c, const struct table *t, uint32_t secret_ind
 	for (struct cred *e = c->list; e != NULL; e = e->next) {
 		if (e->table != t || e->secret_index != secret_index)
 			continue;
-		secret_free(e->value);
-		e->value = NULL;
+		drop_value(e);
 		e->failed_until_ms = 0;
 	}
+	upstreams_withdrawn(c->w->ups, t, secret_index);
 }
 
 void creds_link_lost(struct creds *c)
@@ -234,7 +257,7 @@ void creds_table_gone(struct creds *c, const struct table *t)
 			continue;
 		}
 		*p = e->next;
-		secret_free(e->value);
+		drop_value(e);
 		free(e->waiting);
 		free(e);
 	}

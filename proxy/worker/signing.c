@@ -17,7 +17,8 @@ struct signing {
 	struct signing *next;
 	struct policy_gen *asked;
 	struct msg_sign head;
-	uint64_t id, exchange;
+	uint64_t id, asker;
+	enum handle_kind kind; /* of the asker */
 	struct buf message;
 	unsigned parts;
 	bool sent;
@@ -38,7 +39,7 @@ struct signings *signings_new(struct worker *w)
 
 static void tell(struct signings *s, struct signing *g, bool ok, struct str text)
 {
-	struct exchange *x = handle_get(&s->w->handles, HANDLE_EXCHANGE, g->exchange);
+	void *asker = handle_get(&s->w->handles, g->kind, g->asker);
 
 	for (struct signing **p = &s->head; *p != NULL; p = &(*p)->next) {
 		if (*p == g) {
@@ -50,8 +51,10 @@ static void tell(struct signings *s, struct signing *g, bool ok, struct str text
 	handle_free(&s->w->handles, g->id);
 	policy_release(g->asked);
 	buf_fini_secret(&g->message);
-	if (x != NULL)
-		exchange_signed(x, g->head.inject, ok, text);
+	if (asker != NULL && g->kind == HANDLE_EXCHANGE)
+		exchange_signed(asker, g->head.inject, ok, text);
+	else if (asker != NULL)
+		upstream_signed(asker, ok, text);
 	free(g);
 }
 
@@ -91,7 +94,7 @@ static void send_all(struct signings *s)
 
 static void send_later(void *arg) { send_all(arg); }
 
-bool signings_ask(struct signings *s, struct exchange *x, unsigned inject, struct buf *message, struct str *cause)
+bool signings_ask(struct signings *s, uint32_t generation, const struct msg_sign *what, struct buf *message, enum handle_kind kind, uint64_t asker, struct str *cause)
 {
 	struct signing *g, **at = &s->head;
 
@@ -100,10 +103,10 @@ bool signings_ask(struct signings *s, struct exchange *x, unsigned inject, struc
 		return false;
 	}
 	g = must_calloc(1, sizeof(*g));
-	g->asked = policy_hold(policy_of_generation(s->w, x->generation));
-	g->head.dest_index = x->dest.index;
-	g->head.inject = inject;
-	g->exchange = x->handle;
+	g->asked = policy_hold(policy_of_generation(s->w, generation));
+	g->head = *what;
+	g->kind = kind;
+	g->asker = asker;
 	g->id = handle_new(&s->w->handles, HANDLE_SIGNING, g);
 	g->message = *message;
 	*message = (struct buf){ 0 };
@@ -111,7 +114,7 @@ bool signings_ask(struct signings *s, struct exchange *x, unsigned inject, struc
 	while (*at != NULL)
 		at = &(*at)->next;
 	*at = g;
-	loop_defer(s->w->loop, send_later, s); /* the exchange is told by a call, not from within its own */
+	loop_defer(s->w->loop, send_later, s); /* who asks is told by a call, not from within its own */
 	return true;
 }
 

@@ -12,6 +12,7 @@
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
+#include "remote_key.h"
 #include "verify.h"
 #include "worker.h"
 
@@ -191,6 +192,7 @@ void tls_warm(struct tls *t)
 	X509_free(x);
 	EVP_PKEY_free(key);
 	conn_bio_method();
+	remote_key_warm();
 }
 
 bool tls_set_leaf_key(struct tls *t, const uint8_t *der, size_t n)

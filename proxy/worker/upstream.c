@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Upstream connections. An origin is what a connection may be shared for: scheme, host, port and destination of one
- * generation of the policy, within one sandbox (there is one worker for each). The dialer hands connected sockets over;
+ * Upstream connections. An origin is what a connection may be shared for: scheme, host, port, destination of one
+ * generation of the policy and client certificate, within one sandbox (there is one worker for each). The dialer hands connected sockets over;
  * TLS is verified before a connection may carry a request; idle connections wait in the origin's pool, newest first.
  *
  *   DIALING -> HANDSHAKE -> BUSY <-> IDLE        (any) -> closed
@@ -12,6 +12,7 @@
  * which version an origin speaks, few connections are made for however many wait: the first that is ready tells.
  */
 #include <errno.h>
+#include <openssl/async.h>
 #include <openssl/err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,8 @@
 
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
+#include "identity.h"
+#include "remote_key.h"
 #include "upstream.h"
 #include "verify.h"
 
@@ -55,6 +58,7 @@ struct origin {
 	size_t uses; /* upstream objects, in whatever state */
 	size_t owed;          /* more that are to be made for them, see LIMIT_DIALS */
 	SSL_SESSION *session; /* newest ticket; used once */
+	struct identity *identity; /* shown to it, held; NULL: none */
 };
 struct upstreams {
 	struct worker *w;
@@ -65,6 +69,7 @@ struct upstreams {
 	bool owes; /* to some origin */
 };
 
+static size_t on_sign(uint16_t scheme, const uint8_t *message, size_t n, uint8_t sig[REMOTE_SIGNATURE_MAX]);
 static void process(struct conn *c);
 static void free_conn(struct conn *c);
 static const struct conn_ops conn_ops = { process, free_conn };
@@ -74,16 +79,17 @@ struct upstreams *upstreams_new(struct worker *w)
 	struct upstreams *u = must_calloc(1, sizeof(*u));
 
 	u->w = w;
+	remote_key_signer(on_sign);
 	return u;
 }
 
-static struct origin *origin_of(struct upstreams *u, const struct upstream_want *want, bool h1_twin)
+static struct origin *origin_of(struct upstreams *u, const struct upstream_want *want, bool h1_twin, struct identity *identity)
 {
 	uint64_t h = hash_bytes(want->host.p, want->host.n) ^ ((uint64_t)want->port << 8 | want->scheme);
 	struct origin *o, **b = &u->buckets[h % ORIGIN_BUCKETS];
 
 	for (o = *b; o != NULL; o = o->next)
-		if (o->hash == h && o->port == want->port && o->scheme == want->scheme && o->dest.table == want->dest->table && o->dest_index == want->dest->index && o->h1_twin == h1_twin && str_eq(str_of(o->host.text), want->host))
+		if (o->hash == h && o->port == want->port && o->scheme == want->scheme && o->dest.table == want->dest->table && o->dest_index == want->dest->index && o->h1_twin == h1_twin && identity_same(o->identity, identity) && str_eq(str_of(o->host.text), want->host))
 			return o;
 	o = must_calloc(1, sizeof(*o));
 	o->hash = h;
@@ -92,6 +98,7 @@ static struct origin *origin_of(struct upstreams *u, const struct upstream_want 
 	o->dest = *want->dest;
 	o->policy = policy_hold(policy_of_table(u->w, o->dest.table));
 	o->dest_index = want->dest->index;
+	o->identity = identity_hold(identity);
 	MUST(want->host.n <= CANON_HOST_MAX);
 	memcpy(o->host.text, want->host.p, want->host.n);
 	o->host.len = (uint8_t)want->host.n;
@@ -374,7 +381,7 @@ static struct upstream *idle_h1(struct origin *o)
 static void websockets_to_h1(struct upstreams *us, struct origin *o)
 {
 	struct upstream_want same = { .dest = &o->dest, .scheme = o->scheme, .host = str_mk(o->host.text, o->host.len), .port = o->port };
-	struct origin *twin = origin_of(us, &same, true);
+	struct origin *twin = origin_of(us, &same, true, o->identity);
 
 	o->no_h2_websocket = true;
 	for (struct waiting **p = &o->wait; *p != NULL;) {
@@ -421,11 +428,17 @@ void upstream_h2_known(struct upstream *u)
 
 void upstreams_acquire(struct upstreams *us, struct exchange *x, const struct upstream_want *want)
 {
-	struct origin *o = origin_of(us, want, false);
+	struct identity *identity = want->identity ? creds_identity(us->w->creds, want->dest) : NULL;
+	struct origin *o;
 	struct upstream *u;
 
+	if (want->identity && identity == NULL) {
+		exchange_upstream_failed(x, REFUSAL_CREDENTIAL_UNAVAILABLE, "the client certificate is not to be had any more");
+		return;
+	}
+	o = origin_of(us, want, false, identity);
 	if (want->websocket && o->no_h2_websocket && o->speaks == SPEAKS_H2)
-		o = origin_of(us, want, true);
+		o = origin_of(us, want, true, identity);
 	u = h2_with_room(o, want->websocket);
 	if (u != NULL) {
 		upstream_h2_give(u, x);
@@ -454,15 +467,86 @@ void upstreams_cancel(struct upstreams *us, struct exchange *x)
 	}
 }
 
+/* --- client certificates ------------------------------------------------------------------------------------------- */
+
+static struct upstream *handshaking; /* whose SSL_do_handshake is under way */
+
+static bool ask_signature(struct upstream *u, uint16_t scheme, const uint8_t *message, size_t n)
+{
+	struct msg_sign what = { .dest_index = u->origin->dest_index, .scheme = scheme };
+	struct buf b = { 0 };
+	struct str cause;
+	struct inject in;
+	bool ok = false;
+
+	for (unsigned i = 0; !ok && n <= MSG_SIGN_MAX && dest_inject(&u->origin->dest, i, &in); i++) {
+		if (in.kind != INJECT_CLIENT_CERTIFICATE)
+			continue;
+		what.inject = i;
+		buf_add(&b, message, n);
+		u->sign_id = handle_new(&u->w->handles, HANDLE_HANDSHAKE, u);
+		ok = signings_ask(u->w->signings, u->origin->policy->generation, &what, &b, HANDLE_HANDSHAKE, u->sign_id, &cause);
+		if (!ok)
+			handle_free(&u->w->handles, u->sign_id);
+		break;
+	}
+	buf_fini(&b);
+	return ok;
+}
+
+/* Within the job of a handshake: it stands still here until the signature is there, or will not be. */
+static size_t on_sign(uint16_t scheme, const uint8_t *message, size_t n, uint8_t sig[REMOTE_SIGNATURE_MAX])
+{
+	struct upstream *u = handshaking;
+
+	if (u == NULL || u->sign != SIGN_NOT)
+		return 0;
+	u->sign = ask_signature(u, scheme, message, n) ? SIGN_ASKED : SIGN_FAILED;
+	while (u->sign == SIGN_ASKED)
+		ASYNC_pause_job();
+	if (u->sign != SIGN_HAVE || buf_len(&u->signature) > REMOTE_SIGNATURE_MAX)
+		return 0;
+	memcpy(sig, buf_data(&u->signature), buf_len(&u->signature));
+	return buf_len(&u->signature);
+}
+
+/* Its job comes to its end, so that nothing is left of it. */
+static void give_up_signature(struct upstream *u)
+{
+	if (u->sign != SIGN_ASKED)
+		return;
+	handle_free(&u->w->handles, u->sign_id);
+	u->sign = SIGN_FAILED;
+	SSL_do_handshake(u->c.ssl);
+	ERR_clear_error();
+}
+
 static void connect_failed(struct upstream *u, enum refusal_code code, const char *cause)
 {
+	give_up_signature(u);
 	dial_failed(u->origin, code, cause);
 	conn_close(&u->c);
 }
 
+static int step(struct upstream *u)
+{
+	int r;
+
+	handshaking = u;
+	r = SSL_do_handshake(u->c.ssl);
+	if (r != 1 && SSL_get_error(u->c.ssl, r) == SSL_ERROR_WANT_X509_LOOKUP) { /* verified; what follows may have to wait */
+		SSL_set_mode(u->c.ssl, SSL_MODE_ASYNC);
+		r = SSL_do_handshake(u->c.ssl);
+	}
+	handshaking = NULL;
+	if (r == 1 || SSL_get_error(u->c.ssl, r) != SSL_ERROR_WANT_ASYNC)
+		SSL_clear_mode(u->c.ssl, SSL_MODE_ASYNC);
+	return r;
+}
+
 static void handshake(struct upstream *u)
 {
-	int r = SSL_do_handshake(u->c.ssl), e;
+	int r = step(u), e;
 	char cause[200];
 
 	if (r == 1) {
@@ -478,12 +562,28 @@ static void handshake(struct upstream *u)
 		return;
 	}
 	e = SSL_get_error(u->c.ssl, r);
+	if (e == SSL_ERROR_WANT_ASYNC)
+		return;
 	if ((e == SSL_ERROR_WANT_READ || e == SSL_ERROR_WANT_WRITE) && !(u->c.rdhup && e == SSL_ERROR_WANT_READ && !u->c.readable))
 		return;
-	snprintf(cause, sizeof(cause), "%s", verify_cause(u->c.ssl));
+	if (u->sign == SIGN_FAILED)
+		snprintf(cause, sizeof(cause), "it asked for a client certificate, and that could not be used: %.*s", (int)buf_len(&u->signature), (const char *)buf_data(&u->signature));
+	else
+		snprintf(cause, sizeof(cause), "%s", verify_cause(u->c.ssl));
 	ERR_clear_error();
 	u->c.failed = true;
 	connect_failed(u, REFUSAL_UPSTREAM_TLS, cause);
+}
+
+void upstream_signed(void *upstream, bool ok, struct str text)
+{
+	struct upstream *u = upstream;
+
+	handle_free(&u->w->handles, u->sign_id);
+	u->sign = ok ? SIGN_HAVE : SIGN_FAILED;
+	buf_clear(&u->signature);
+	buf_adds(&u->signature, text);
+	handshake(u);
 }
 
 enum refusal_code upstream_dial_code(const struct msg_dialed *d)
@@ -548,6 +648,7 @@ static void socket_came(struct upstream *u, const struct ipc_msg *m, int *fd_tak
 	}
 	if (u->origin->h1_only)
 		tls_h1_only(ssl);
+	verify_identity(ssl, u->origin->identity);
 	if (u->origin->session != NULL) {
 		SSL_set_session(ssl, u->origin->session);
 		SSL_SESSION_free(u->origin->session);
@@ -591,6 +692,7 @@ static void free_conn(struct conn *c)
 
 	u->origin->uses--;
 	buf_fini_secret(&u->trailer);
+	buf_fini(&u->signature);
 	free(u);
 }
 
@@ -637,6 +739,30 @@ void upstreams_policy_changed(struct upstreams *us)
 	us->old_origins = true;
 }
 
+void upstreams_withdrawn(struct upstreams *us, const struct table *t, uint32_t secret_index)
+{
+	uint64_t now = loop_now_ms(us->w->loop);
+
+	for (unsigned i = 0; us != NULL && i < ORIGIN_BUCKETS; i++) {
+		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next) {
+			if (o->identity == NULL || o->dest.table != t || o->identity->secret_index != secret_index)
+				continue;
+			SSL_SESSION_free(o->session);
+			o->session = NULL;
+			while (o->idle != NULL) {
+				struct upstream *u = o->idle;
+
+				unlink_idle(u);
+				conn_close(&u->c);
+			}
+			for (struct upstream *u = o->h2, *next; u != NULL; u = next) {
+				next = u->next;
+				upstream_h2_sweep(u, now, true);
+			}
+		}
+	}
+}
+
 /* Origins of older policies that nobody uses any more. */
 static void forget_origins(struct upstreams *us)
 {
@@ -653,6 +779,7 @@ static void forget_origins(struct upstreams *us)
 			}
 			*p = o->next;
 			SSL_SESSION_free(o->session);
+			identity_release(o->identity);
 			policy_release(o->policy);
 			free(o);
 		}

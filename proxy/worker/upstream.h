@@ -23,6 +23,10 @@ struct upstream {
 	uint64_t dial_id;
 	struct upstream_facts facts;
 	struct upstream_h2 *h2;      /* in UP_H2 */
+	/* UP_HANDSHAKE, with a client certificate */
+	enum { SIGN_NOT = 0, SIGN_ASKED, SIGN_HAVE, SIGN_FAILED } sign;
+	uint64_t sign_id;
+	struct buf signature; /* or the cause */
 	/* HTTP/1.1: request being written */
 	enum http_framing req_framing;
 	/* response being read */

@@ -17,6 +17,7 @@
 #include "../../common/base/must.h"
 #include "../../common/policy/table.h"
 #include "../../common/trust.h"
+#include "identity.h"
 #include "verify.h"
 
 #define DEPTH_MAX 10
@@ -28,7 +29,7 @@ struct verify {
 	struct dest dest;	   /* for its pins and CA */
 	bool has_dest;
 };
-static int cause_idx = -1, verify_idx = -1, wanted_idx = -1, staple_idx = -1;
+static int cause_idx = -1, verify_idx = -1, wanted_idx = -1, staple_idx = -1, identity_idx = -1;
 
 static void set_cause(SSL *ssl, const char *text)
 {
@@ -212,14 +213,30 @@ static int on_staple(SSL *ssl, void *arg)
 	return 0;
 }
 
-/* There is none to give: an upstream that insists ends the handshake, or the connection as its first answer. */
+/*
+ * Called when the upstream is verified. With none to give an upstream that insists ends the handshake, or the connection as its
+ * first answer. With one the first call only tells that it is due.
+ */
 static int on_certificate_wanted(SSL *ssl, X509 **x, EVP_PKEY **key)
 {
+	struct identity *id = SSL_get_ex_data(ssl, identity_idx);
+	bool first = SSL_get_ex_data(ssl, wanted_idx) == NULL;
+
 	SSL_set_ex_data(ssl, wanted_idx, ssl);
-	(void)x;
-	(void)key;
-	return 0;
+	if (id == NULL)
+		return 0;
+	if (first)
+		return -1;
+	if (SSL_use_cert_and_key(ssl, id->leaf, id->key, id->chain, 1) != 1)
+		return 0;
+	X509_up_ref(id->leaf);
+	EVP_PKEY_up_ref(id->key);
+	*x = id->leaf;
+	*key = id->key;
+	return 1;
 }
+
+void verify_identity(SSL *ssl, struct identity *identity) { SSL_set_ex_data(ssl, identity_idx, identity); }
 
 /* --- the context --------------------------------------------------------------------------------------------------- */
 
@@ -239,7 +256,8 @@ void verify_setup(SSL_CTX *ctx, const struct trust *trust, const struct dest *d)
 		verify_idx = SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, free_verify);
 		wanted_idx = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
 		staple_idx = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
-		MUST(staple_idx >= 0 && cause_idx >= 0 && verify_idx >= 0 && wanted_idx >= 0);
+		identity_idx = SSL_get_ex_new_index(0, NULL, NULL, NULL, NULL);
+		MUST(identity_idx >= 0 && staple_idx >= 0 && cause_idx >= 0 && verify_idx >= 0 && wanted_idx >= 0);
 	}
 	v->trust = trust;
 	if (d != NULL) {
@@ -262,7 +280,9 @@ const char *verify_staple(SSL *ssl) { return SSL_get_ex_data(ssl, staple_idx); }
 
 const char *verify_wanted(SSL *ssl)
 {
-	return ssl != NULL && SSL_get_ex_data(ssl, wanted_idx) != NULL ? "it asked for a client certificate, and there is none for it" : NULL;
+	if (ssl == NULL || SSL_get_ex_data(ssl, wanted_idx) == NULL)
+		return NULL;
+	return SSL_get_ex_data(ssl, identity_idx) != NULL ? "it asked for a client certificate, and does not take the one of the policy" : "it asked for a client certificate, and there is none for it";
 }
 
 const char *verify_cause(SSL *ssl)

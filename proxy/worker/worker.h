@@ -10,6 +10,7 @@
  *   tls.c     contexts, leaves, verification  creds.c   values in use, scrub set           reporter.c  records, slots
  *   names.c   DNS inside, synthetic addresses         tunnel.c  octets that pass unread
  *   policy.c  generations of the policy               signing.c  signatures with keys that are elsewhere
+ *   identity.c, remote_key.c  client certificates
  */
 #include <openssl/ssl.h>
 
@@ -42,7 +43,7 @@
 #define LIMIT_MEMORY (512u << 20)   /* queues of all connections of one sandbox; from half of it on each may hold less */
 
 /* Names for objects that answers from other roles come back to: index and generation. */
-enum handle_kind { HANDLE_NONE = 0, HANDLE_CLIENT /* struct conn */, HANDLE_EXCHANGE, HANDLE_DIAL /* struct dial_waiter */, HANDLE_LEAF, HANDLE_CREDENTIAL, HANDLE_SIGNING };
+enum handle_kind { HANDLE_NONE = 0, HANDLE_CLIENT /* struct conn */, HANDLE_EXCHANGE, HANDLE_DIAL /* struct dial_waiter */, HANDLE_LEAF, HANDLE_CREDENTIAL, HANDLE_SIGNING, HANDLE_HANDSHAKE /* struct upstream */ };
 struct handles {
 	struct handle_slot { void *obj; uint32_t gen, next; enum handle_kind kind; } *s;
 	uint32_t n, cap, free;
@@ -69,6 +70,7 @@ struct policy_gen { /* one generation */
 struct reporter;
 struct creds;
 struct signings;
+struct identity;
 struct names;
 struct tls;
 struct upstreams;
@@ -149,6 +151,8 @@ void creds_released(struct creds *c, const struct ipc_msg *m);
 void creds_link_lost(struct creds *c);
 void creds_table_gone(struct creds *c, const struct table *t); /* values in use under it are dropped */
 void creds_withdrawn(struct creds *c, const struct table *t, uint32_t secret_index); /* its value is not used any more */
+/* The client certificate that is shown there, borrowed; NULL: there is none now. */
+struct identity *creds_identity(const struct creds *c, const struct dest *d);
 struct scrub_ref *creds_scrub(struct creds *c);
 void creds_scrub_done(struct scrub_ref *r);
 void creds_take_placeholders(struct creds *c, struct str list); /* all of them, anew */
@@ -160,8 +164,8 @@ void creds_misuse(struct creds *c, struct str secret);
 
 /* signing.c */
 struct signings *signings_new(struct worker *w);
-/* A signature of `secrets` over the message, which is taken: exchange_signed tells it. False: *cause. */
-bool signings_ask(struct signings *s, struct exchange *x, unsigned inject, struct buf *message, struct str *cause);
+/* A signature of `secrets` over the message, which is taken: exchange_signed or upstream_signed tells the asker. False: *cause. */
+bool signings_ask(struct signings *s, uint32_t generation, const struct msg_sign *what, struct buf *message, enum handle_kind kind, uint64_t asker, struct str *cause);
 void signings_answered(struct signings *s, const struct ipc_msg *m);
 void signings_link_lost(struct signings *s);
 
@@ -217,5 +221,9 @@ void upstream_dial_facts(const struct msg_dialed *d, struct upstream_facts *f);
 void upstreams_dialer_lost(struct upstreams *u);
 void upstreams_policy_changed(struct upstreams *u); /* nothing of an older generation is used again */
 void upstreams_sweep(struct upstreams *u);
+/* A client certificate is not used any more: what lies idle under it is closed. */
+void upstreams_withdrawn(struct upstreams *u, const struct table *t, uint32_t secret_index);
+/* What a handshake stands still for: the signature, or why there is none. */
+void upstream_signed(void *upstream, bool ok, struct str text);
 void upstreams_new_session(void *origin, SSL_SESSION *s); /* takes s */
 #endif

@@ -2,6 +2,8 @@
 /* `as: hmac`: templates, RFC 4231's and RFC 2202's vectors, and the role, which signs what its table says and gives the key to nobody. */
 #include "role_harness.h"
 
+#include <openssl/pem.h>
+
 #include "common/policy/table.h"
 #include "proxy/exchange/hmac.h"
 #include "proxy/secrets/sign.h"
@@ -111,6 +113,134 @@ static void fields(void **state)
 	buf_fini(&b);
 	arena_fini(&a);
 	free(r);
+}
+
+/* --- client certificates ------------------------------------------------------------------------------------------- */
+
+static struct str pem_of(struct buf *b, EVP_PKEY *k, X509 *const *x, size_t n)
+{
+	BIO *bio = BIO_new(BIO_s_mem());
+	char *p;
+	long len;
+
+	for (size_t i = 0; i < n; i++)
+		PEM_write_bio_X509(bio, x[i]);
+	if (k != NULL)
+		PEM_write_bio_PrivateKey(bio, k, NULL, NULL, 0, NULL, NULL);
+	buf_clear(b);
+	len = BIO_get_mem_data(bio, &p);
+	buf_add(b, p, (size_t)len);
+	BIO_free(bio);
+	return buf_str(b);
+}
+
+static X509 *certificate(EVP_PKEY *k, const char *name)
+{
+	X509 *x = X509_new();
+
+	X509_set_version(x, 2);
+	X509_gmtime_adj(X509_getm_notBefore(x), 0);
+	X509_gmtime_adj(X509_getm_notAfter(x), 60);
+	X509_set_pubkey(x, k);
+	X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
+	X509_set_issuer_name(x, X509_get_subject_name(x));
+	assert_true(X509_sign(x, k, EVP_PKEY_is_a(k, "ED25519") ? NULL : EVP_sha256()) > 0);
+	return x;
+}
+
+/* What is shown begins with the key's own certificate, and has nothing of the key. */
+static void certificates(void **state)
+{
+	EVP_PKEY *k = EVP_EC_gen("P-256"), *other = EVP_RSA_gen(2048), *odd = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+	X509 *own = certificate(k, "own"), *issuer = certificate(other, "issuer"), *odd_x = certificate(odd, "odd"), *seen;
+	X509 *issuer_first[] = { issuer, own }, *alone[] = { issuer }, *odds[] = { odd_x };
+	struct buf pem = { 0 }, der = { 0 };
+	const unsigned char *p;
+	const char *cause;
+
+	(void)state;
+	assert_true(sign_certificates(pem_of(&pem, k, issuer_first, 2), &der, &cause));
+	p = buf_data(&der);
+	seen = d2i_X509(NULL, &p, (long)buf_len(&der));
+	assert_int_equal(X509_cmp(seen, own), 0);
+	X509_free(seen);
+	seen = d2i_X509(NULL, &p, (long)(buf_data(&der) + buf_len(&der) - p));
+	assert_int_equal(X509_cmp(seen, issuer), 0);
+	assert_ptr_equal(p, buf_data(&der) + buf_len(&der));
+	X509_free(seen);
+	buf_clear(&der);
+	assert_false(sign_certificates(pem_of(&pem, k, alone, 1), &der, &cause));
+	assert_string_equal(cause, "none of its certificates is for its key");
+	assert_false(sign_certificates(pem_of(&pem, NULL, alone, 1), &der, &cause));
+	assert_false(sign_certificates(pem_of(&pem, k, NULL, 0), &der, &cause));
+	assert_false(sign_certificates(pem_of(&pem, odd, odds, 1), &der, &cause));
+	assert_string_equal(cause, "its key is neither EC nor RSA");
+	assert_false(sign_certificates(STR("planted"), &der, &cause));
+	X509_free(own);
+	X509_free(issuer);
+	X509_free(odd_x);
+	EVP_PKEY_free(k);
+	EVP_PKEY_free(other);
+	EVP_PKEY_free(odd);
+	buf_fini(&pem);
+	buf_fini(&der);
+}
+
+static void put_message(struct buf *b, uint8_t type, size_t n)
+{
+	static const uint8_t body[64] = { 3, 3 };
+	const uint8_t head[4] = { type, 0, 0, (uint8_t)n };
+
+	buf_add(b, head, 4);
+	buf_add(b, body, n);
+}
+
+/* It signs handshakes and nothing else: neither a token nor a hash. */
+static void only_tls(void **state)
+{
+	static const char context[] = "TLS 1.3, client CertificateVerify", server[] = "TLS 1.3, server CertificateVerify", hash[48] = "0123456789abcdef";
+	EVP_PKEY *k = EVP_EC_gen("P-256");
+	struct buf pem = { 0 }, b = { 0 };
+	uint8_t sig[SIGN_TLS_MAX];
+	const char *cause = NULL;
+	struct str key = pem_of(&pem, k, NULL, 0);
+
+	(void)state;
+	for (unsigned i = 0; i < 64; i++)
+		buf_addc(&b, ' ');
+	buf_add(&b, context, sizeof(context));
+	buf_add(&b, hash, 32);
+	assert_true(sign_is_tls(buf_str(&b)));
+	assert_true(sign_tls(key, 0x0403, buf_str(&b), sig, &cause) > 0);
+	assert_int_equal(sign_tls(key, 0x0804, buf_str(&b), sig, &cause), 0); /* RSA's */
+	assert_int_equal(sign_tls(key, 0, buf_str(&b), sig, &cause), 0);
+	assert_false(sign_is_tls(str_mk(buf_data(&b), buf_len(&b) - 1)));
+	assert_false(sign_is_tls(str_mk(buf_data(&b) + 1, buf_len(&b) - 1)));
+	assert_false(sign_is_tls(str_mk(hash, 32)));
+	assert_false(sign_is_tls(STR("eyJhbGciOiJFUzI1NiJ9.e30")));
+	assert_false(sign_is_tls(STR_NONE));
+	memcpy(buf_data(&b) + 64, server, sizeof(server)); /* as a server it would vouch for a name */
+	assert_false(sign_is_tls(buf_str(&b)));
+	assert_int_equal(sign_tls(key, 0x0403, buf_str(&b), sig, &cause), 0);
+	assert_string_equal(cause, "what is to be signed is no handshake of TLS");
+	/* TLS 1.2: ClientHello, ServerHello, Certificate, ServerHelloDone, Certificate, ClientKeyExchange */
+	buf_clear(&b);
+	put_message(&b, 1, 40);
+	put_message(&b, 2, 40);
+	put_message(&b, 11, 10);
+	put_message(&b, 14, 0);
+	assert_false(sign_is_tls(buf_str(&b)));
+	put_message(&b, 16, 10);
+	assert_true(sign_is_tls(buf_str(&b)));
+	assert_false(sign_is_tls(str_mk(buf_data(&b), buf_len(&b) - 1)));
+	buf_data(&b)[0] = 2;
+	assert_false(sign_is_tls(buf_str(&b)));
+	buf_data(&b)[0] = 1;
+	buf_data(&b)[3] = 255;
+	assert_false(sign_is_tls(buf_str(&b)));
+	buf_fini(&b);
+	buf_fini(&pem);
+	EVP_PKEY_free(k);
 }
 
 /* --- the role ------------------------------------------------------------------------------------------------------ */
@@ -230,7 +360,7 @@ static void role(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(templates), cmocka_unit_test(vectors), cmocka_unit_test(fields), cmocka_unit_test(role) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(templates), cmocka_unit_test(vectors), cmocka_unit_test(fields), cmocka_unit_test(certificates), cmocka_unit_test(only_tls), cmocka_unit_test(role) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
