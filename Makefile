@@ -62,7 +62,7 @@ UNIT := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/*_test.c))
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 REPLAY := $(addprefix $(B)/replay/,$(FUZZ))
 
-.PHONY: all deps check demo install bench bench-scrub fuzz fuzz-hour property kill200 transfer10g soak lint clean tests
+.PHONY: all deps check demo install bench bench-scrub fuzz fuzz-hour property kill200 transfer10g soak vault-real lint clean tests
 all: $(addprefix $(BIN)/,$(PROGRAMS)) $(if $(SELFTEST_SRC),$(B)/sallyport-proxy-selftest)
 
 deps:
@@ -171,6 +171,10 @@ kill200: all
 # Ten gibibytes in one response, and what the worker's memory does meanwhile.
 transfer10g: all
 	TRANSFER_MB=10240 BIN=$(abspath $(BIN)) BUILD=$(abspath $(B)) bash tests/e2e/transfer.sh
+
+# Vault's tests against a real server, built from its published Go modules.
+vault-real: all
+	BIN=$(abspath $(BIN)) BUILD=$(abspath $(B)) bash tests/vault/run.sh
 
 SOAK_MINUTES ?= 30
 soak:
