@@ -29,7 +29,7 @@ v() {
 # of EXPRESSION: of the JSON that comes in, as j
 of() { python3 -c "import json,sys; j=json.load(sys.stdin); print($1)"; }
 ID=sp$$x$RANDOM
-done_here() { for p in "sys/mounts/$ID-kv2" "sys/mounts/$ID-kv1" "sys/mounts/$ID-creds" "sys/auth/$ID-role" "sys/auth/$ID-cert" "sys/policies/acl/$ID" "sys/policies/acl/$ID-narrow"; do v DELETE "$p" >/dev/null 2>&1; done; }
+done_here() { for p in "sys/mounts/$ID-kv2" "sys/mounts/$ID-kv1" "sys/mounts/$ID-creds" "sys/auth/$ID-role" "sys/auth/$ID-cert" "sys/auth/$ID-jwt" "sys/policies/acl/$ID" "sys/policies/acl/$ID-narrow"; do v DELETE "$p" >/dev/null 2>&1; done; }
 trap 'done_here; cleanup' EXIT
 v GET sys/health >"$T/health"
 has "the server is there" "$T/health" '"initialized":true'
@@ -122,6 +122,27 @@ else
 	serve
 	get kv2.yaml cert
 	has "a client certificate" "$T/ngx/access.log" "hello?cert HTTP/1.1 status=200 auth=Bearer $KV"
+fi
+
+if v POST "sys/auth/$ID-jwt" '{"type":"jwt"}' | grep -q errors; then
+	skip "the server has no login by JWT"
+else
+	openssl ecparam -name prime256v1 -genkey -noout -out "$T/v/jwt.key" && openssl pkey -in "$T/v/jwt.key" -pubout -out "$T/v/jwt.pub"
+	cat >"$T/v/jwt.py" <<'P'
+import base64, json, subprocess, sys, time
+def b(x): return base64.urlsafe_b64encode(x).rstrip(b"=").decode()
+text = b(b'{"alg":"ES256","typ":"JWT"}') + "." + b(json.dumps({"iss": "ci", "sub": "job", "aud": "vault", "iat": int(time.time()), "exp": int(time.time()) + 600}).encode())
+der = subprocess.run(["openssl", "dgst", "-sha256", "-sign", sys.argv[1]], input=text.encode(), capture_output=True, check=True).stdout
+n = der[3]; r = der[4:4 + n]; s = der[6 + n:] # two integers; JOSE has them with 32 octets each
+print(text + "." + b(b"".join(x.lstrip(b"\0").rjust(32, b"\0") for x in (r, s))), end="")
+P
+	(umask 077 && python3 "$T/v/jwt.py" "$T/v/jwt.key" >"$T/v/jwt")
+	v POST "auth/$ID-jwt/config" "$(python3 -c 'import json,sys; print(json.dumps({"jwt_validation_pubkeys": [open(sys.argv[1]).read()], "bound_issuer": "ci"}))' "$T/v/jwt.pub")"
+	v POST "auth/$ID-jwt/role/ci" "{\"role_type\":\"jwt\",\"user_claim\":\"sub\",\"bound_audiences\":[\"vault\"],\"token_policies\":[\"$ID\"]}"
+	config "{ method: jwt, mount: $ID-jwt, role: ci, jwt_file: $T/v/jwt }"
+	serve
+	get kv2.yaml jwt
+	has "JWT" "$T/ngx/access.log" "hello?jwt HTTP/1.1 status=200 auth=Bearer $KV"
 fi
 
 # --- what is wrong, and is said ----------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A real Vault core on a loopback port, for tests/e2e/vault-real.sh: everything in memory, one unseal key, TLS. KV, AppRole,
-// certificates, and an engine of its own whose credentials have leases.
+// certificates, JWT, and an engine of its own whose credentials have leases.
 //
 //	vaultd PORT CERT KEY      prints "root TOKEN" and "key KEY" when it is there
 package main
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	log "github.com/hashicorp/go-hclog"
+	jwtauth "github.com/hashicorp/vault-plugin-auth-jwt"
 	kv "github.com/hashicorp/vault-plugin-secrets-kv"
 	"github.com/hashicorp/vault/builtin/credential/approle"
 	"github.com/hashicorp/vault/builtin/credential/cert"
@@ -107,7 +108,7 @@ func main() {
 	addr := "https://127.0.0.1:" + port
 	core, err := vault.NewCore(&vault.CoreConfig{Physical: store, Logger: logger, DisableMlock: true, RedirectAddr: addr, BuiltinRegistry: none{},
 		LogicalBackends:    map[string]logical.Factory{"kv": kv.Factory, "creds": creds},
-		CredentialBackends: map[string]logical.Factory{"approle": approle.Factory, "cert": cert.Factory}})
+		CredentialBackends: map[string]logical.Factory{"approle": approle.Factory, "cert": cert.Factory, "jwt": jwtauth.Factory}})
 	must(err)
 	ctx := context.Background()
 	r, err := core.Initialize(ctx, &vault.InitParams{BarrierConfig: &vault.SealConfig{SecretShares: 1, SecretThreshold: 1}, RecoveryConfig: &vault.SealConfig{}})
