@@ -227,8 +227,41 @@ static const char *tell_placeholders(struct served *s, const struct table *t, st
 	return g.wrong;
 }
 
+static bool names_variable(const struct table *t, struct str variable)
+{
+	struct secret_decl d;
+
+	for (unsigned i = 0; t != NULL && table_secret(t, i, &d); i++)
+		if (d.source == SECRET_SOURCE_ENV && str_eq(d.arg, variable))
+			return true;
+	return false;
+}
+
+/*
+ * A policy that takes the place of another may name a variable that the launcher did not hand over: it knew of none, and has wiped
+ * its environment. That is said when it comes, not to each request. What was missing before is no reason to keep the old one.
+ */
+static const char *lacks_variable(const struct bindings *l, const struct table *t)
+{
+	static char text[400];
+	char cause[VALUE_CAUSE_MAX];
+	const struct bindings *before = l->next;
+	struct secret_decl d;
+
+	while (before != NULL && before->table == NULL)
+		before = before->next;
+	for (unsigned i = 0; before != NULL && table_secret(t, i, &d); i++) {
+		if (d.source != SECRET_SOURCE_ENV || names_variable(before->table, d.arg) || sources_variable(values_sources(l->values), d.arg, cause) != NULL)
+			continue;
+		snprintf(text, sizeof(text), "secret %.*s: its variable %.*s was not handed over when the sandbox was started, and cannot be now: start the sandbox anew", (int)d.name.n, d.name.p, (int)d.arg.n, d.arg.p);
+		return text;
+	}
+	return NULL;
+}
+
 static const char *tabled(struct served *s, const struct table *t, uint32_t generation)
 {
+	const char *wrong;
 	struct bindings *l = secrets_bindings(s, generation);
 	struct sandbox *b = l->of;
 
@@ -237,6 +270,9 @@ static const char *tabled(struct served *s, const struct table *t, uint32_t gene
 		l->n = 0;
 		return "the table is damaged";
 	}
+	wrong = lacks_variable(l, t);
+	if (wrong != NULL)
+		return wrong;
 	l->table = t;
 	sources_keep_declared(values_sources(l->values), t);
 	if (l->n > 0)

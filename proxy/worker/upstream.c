@@ -648,7 +648,8 @@ static void socket_came(struct upstream *u, const struct ipc_msg *m, int *fd_tak
 	}
 	if (u->origin->h1_only)
 		tls_h1_only(ssl);
-	verify_identity(ssl, u->origin->identity);
+	if (u->origin->identity != NULL)
+		verify_identity(ssl, u->origin->identity);
 	if (u->origin->session != NULL) {
 		SSL_set_session(ssl, u->origin->session);
 		SSL_SESSION_free(u->origin->session);

@@ -158,6 +158,11 @@ printf 'broken' >"$T/table"
 if "$SP" sandbox reload --policy "$T/table" box >"$T/out" 2>&1; then not_ok "a broken table is refused"; else ok "a broken table is refused"; fi
 if "$SP" sandbox reload --policy "$T/other.yaml" nobody >"$T/out" 2>&1; then not_ok "an unknown sandbox is an error"; else has "an unknown sandbox is an error" "$T/out" "no such sandbox"; fi
 
+sed -e 's/^destinations:/secrets: { late: { env: LATE_SECRET, hosts: [api.test] } }\ndestinations:/' -e "s/^    allow:/    inject: [ { secret: late, as: header, name: X-Late } ]\n    allow:/" "$T/other.yaml" >"$T/late.yaml"
+g=$(generation)
+if LATE_SECRET=planted-too-late "$SP" sandbox reload --policy "$T/late.yaml" box >"$T/out" 2>&1; then not_ok "a policy with a variable that was not handed over is refused" "$(cat "$T/late.yaml")"; else has "a policy with a variable that was not handed over is refused, and it is said" "$T/out" "its variable LATE_SECRET was not handed over when the sandbox was started"; fi
+is "and the one before is in force" "$(generation) $(say get /v1/echo)" "$g 200 200"
+
 # --- a hundred in a row
 fds() { role_pids | while read -r r p _; do n=$(ls "/proc/$p/fd" 2>/dev/null | wc -l); [ "$n" -eq 0 ] || echo "$r $n"; done | sort; }
 rss() { role_pids | while read -r r p _; do echo "$r $(awk '/^VmRSS/ { print $2 }' "/proc/$p/status")"; done | sort; }
