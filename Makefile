@@ -189,6 +189,7 @@ install: all
 		$(DESTDIR)$(PREFIX)/share/sallyport/policies
 	install -m 755 $(addprefix bin/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin/
 	for s in 1 5 8; do for f in docs/man/*.$$s; do [ -e $$f ] && install -m 644 $$f $(DESTDIR)$(PREFIX)/share/man/man$$s/ || true; done; done
+	install -m 644 configs/gateway.yaml $(DESTDIR)$(PREFIX)/share/sallyport/
 	for f in configs/policies/*.yaml; do [ -e $$f ] && install -m 644 $$f $(DESTDIR)$(PREFIX)/share/sallyport/policies/ || true; done
 
 clean:

@@ -448,7 +448,7 @@ static bool canonical_path(struct exchange *x)
 	const char *reason;
 	struct str wire;
 
-	if (r->form == HTTP_TARGET_ASTERISK) {
+	if (r->form == HTTP_TARGET_ASTERISK || str_eq(r->path, STR("*"))) { /* the latter of an absolute-form without a path */
 		x->path_match = x->path_record = x->target_wire = STR("*");
 		return true;
 	}

@@ -319,8 +319,8 @@ static bool parse_target(struct http_request *r, struct str target, struct arena
 		r->has_query = true;
 		r->query = str_mk(q + 1, rest.n - (size_t)(q - rest.p) - 1);
 	}
-	if (r->path.n == 0)
-		r->path = STR("/");
+	if (r->path.n == 0) /* RFC 9112 3.2.4: of the whole server, which the last proxy asks by a star */
+		r->path = r->form == HTTP_TARGET_ABSOLUTE && rest.n == 0 && str_eq(r->method, STR("OPTIONS")) ? STR("*") : STR("/");
 	return true;
 }
 

@@ -57,7 +57,7 @@ struct http_request {
 	struct str scheme;    /* absolute-form: "http" or "https", lower-cased */
 	struct str authority; /* CONNECT target, or absolute-form authority, raw; STR_NONE otherwise */
 	struct str host_field; /* value of the one Host field, raw; STR_NONE if absent */
-	struct str path;      /* raw path of origin/absolute form ("/" when empty), without query */
+	struct str path;      /* raw path of origin/absolute form, without query; when empty "/", but "*" for OPTIONS (RFC 9112 3.2.4) */
 	struct str query;     /* raw, without '?'; has_query tells */
 	bool has_query;
 	struct http_fields fields;

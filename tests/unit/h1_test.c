@@ -584,7 +584,11 @@ static void E01_F13_F14_targets(void **state)
 	OK("OPTIONS * HTTP/1.1\r\n" H E);
 	assert_int_equal(req.form, HTTP_TARGET_ASTERISK);
 	IS(req.path, "*");
-	OK("OPTIONS http://a.example HTTP/1.1\r\n" H E);
+	OK("OPTIONS http://a.example HTTP/1.1\r\n" H E); /* RFC 9112 3.2.4 */
+	IS(req.path, "*");
+	OK("OPTIONS http://a.example/ HTTP/1.1\r\n" H E);
+	IS(req.path, "/");
+	OK("OPTIONS http://a.example?x HTTP/1.1\r\n" H E);
 	IS(req.path, "/");
 	OK("CONNECT a.example:443 HTTP/1.1\r\n" H E);
 	assert_int_equal(req.form, HTTP_TARGET_AUTHORITY);
