@@ -34,9 +34,12 @@ static void fill(uint8_t *p, const struct spans *s, size_t first, size_t last)
  */
 static size_t overwrite(const struct scrub_set *set, uint8_t *p, size_t n, uint8_t before, size_t from, size_t *edge)
 {
-	struct spans s = { .v = s.few, .cap = sizeof(s.few) / sizeof(s.few[0]) };
+	struct spans s;
 	size_t hits = 0;
 
+	s.v = s.few;
+	s.n = 0;
+	s.cap = sizeof(s.few) / sizeof(s.few[0]);
 	scrub_find(set, (struct scrub_text){ p, n }, &s);
 	if (s.n > 1)
 		qsort(s.v, s.n, sizeof(*s.v), by_place);
@@ -63,7 +66,7 @@ size_t scrub_inplace(const struct scrub_set *s, char *p, size_t n)
 {
 	size_t edge = 0;
 
-	return s->n == 0 ? 0 : overwrite(s, (uint8_t *)p, n, 0, 0, &edge);
+	return s->n == 0 || n < s->min ? 0 : overwrite(s, (uint8_t *)p, n, 0, 0, &edge);
 }
 
 /*

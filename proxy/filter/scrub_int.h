@@ -38,7 +38,7 @@ struct gram {
 };
 struct scrub_set {
 	struct pattern *pat;
-	size_t n, max;
+	size_t n, min, max; /* forms; octets of the shortest, of the longest: an escape is no shorter than what it stands for */
 	unsigned window, step; /* 0: no form has a window */
 	unsigned bits;         /* of the bitmap's index */
 	uint64_t *bitmap;

@@ -26,6 +26,7 @@ static void add_pattern(struct scrub_set *s, uint8_t *p, size_t n, enum scrub_fo
 	for (size_t i = 0; i < n; i++)
 		pt->plain = pt->plain && clean(p[i]);
 	s->n++;
+	s->min = s->n == 1 || n < s->min ? n : s->min;
 	s->max = n > s->max ? n : s->max;
 }
 
