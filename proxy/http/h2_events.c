@@ -171,8 +171,11 @@ static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *fr, int wh
 
 static struct h2_head *head_room(struct h2 *s)
 {
-	if (s->head == NULL)
-		s->head = must_calloc(1, sizeof(*s->head));
+	if (s->head == NULL) {
+		s->head = must_malloc(sizeof(*s->head)); /* h2_head_start sets the rest, but for the fields, which are many */
+		s->head->arena = (struct arena){ 0 };
+		s->head->cookie = (struct buf){ 0 };
+	}
 	return s->head;
 }
 

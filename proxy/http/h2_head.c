@@ -104,9 +104,27 @@ static bool path_ok(struct str s)
 	return s.n > 0 && (s.p[0] == '/' || (s.n == 1 && s.p[0] == '*'));
 }
 
+#define EACH(c) ((uint64_t)(c) * 0x0101010101010101u)
+
+/* Some octet of eight may be a control: exact but for what stands behind one. */
+static bool suspect(uint64_t v)
+{
+	uint64_t del = v ^ EACH(0x7f);
+
+	return (((v - EACH(0x20)) & ~v) | ((del - EACH(1)) & ~del)) & EACH(0x80);
+}
+
 static bool value_ok(struct str s)
 {
-	for (size_t i = 0; i < s.n; i++) {
+	size_t i = 0;
+	uint64_t v;
+
+	for (; s.n - i >= 8; i += 8) {
+		memcpy(&v, s.p + i, 8);
+		if (suspect(v))
+			break;
+	}
+	for (; i < s.n; i++) {
 		unsigned char c = (unsigned char)s.p[i];
 
 		if ((c < 0x20 && c != '\t') || c == 0x7f)

@@ -9,9 +9,9 @@
 
 #include "../../common/base/must.h"
 
-struct nvs {
-	nghttp2_nv v[HTTP_FIELDS_MAX + 8];
+struct nvs { /* v is large, and written before it is read: only n is set at first */
 	size_t n;
+	nghttp2_nv v[HTTP_FIELDS_MAX + 8];
 };
 
 struct h2_trailers {
@@ -21,32 +21,51 @@ struct h2_trailers {
 	nghttp2_nv v[];
 };
 
-static bool contains(struct str name, const char *lower)
+static bool stands_at(struct str name, size_t i, struct str word)
 {
-	size_t k = strlen(lower);
+	if (name.n - i < word.n)
+		return false;
+	for (size_t k = 0; k < word.n; k++)
+		if (ascii_lower(name.p[i + k]) != word.p[k])
+			return false;
+	return true;
+}
 
-	for (size_t i = 0; i + k <= name.n; i++) {
-		size_t j = 0;
+/* By a word in its name: each field of each message is asked. */
+static bool names_credential(struct str name)
+{
+	for (size_t i = 0; i < name.n; i++) {
+		bool found = false;
 
-		while (j < k && ascii_lower(name.p[i + j]) == lower[j])
-			j++;
-		if (j == k)
+		switch (ascii_lower(name.p[i])) {
+		case 'a':
+			found = stands_at(name, i, STR("auth"));
+			break;
+		case 'c':
+			found = stands_at(name, i, STR("cookie")) || stands_at(name, i, STR("credential"));
+			break;
+		case 'k':
+			found = stands_at(name, i, STR("key"));
+			break;
+		case 'p':
+			found = stands_at(name, i, STR("passw"));
+			break;
+		case 's':
+			found = stands_at(name, i, STR("secret")) || stands_at(name, i, STR("signature"));
+			break;
+		case 't':
+			found = stands_at(name, i, STR("token"));
+			break;
+		default:
+			break;
+		}
+		if (found)
 			return true;
 	}
 	return false;
 }
 
-bool h2_never_indexed(const struct http_field *f)
-{
-	static const char *const words[] = { "auth", "cookie", "key", "token", "secret", "passw", "credential", "signature" };
-
-	if (f->secret)
-		return true;
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (contains(f->name, words[i]))
-			return true;
-	return false;
-}
+bool h2_never_indexed(const struct http_field *f) { return f->secret || names_credential(f->name); }
 
 static void add(struct nvs *v, struct str name, struct str value, bool secret)
 {
@@ -100,12 +119,13 @@ static struct str decimal(char t[20], uint64_t n)
 struct h2_stream *h2_submit(struct h2 *s, const struct http_request *r, struct str scheme, struct str authority, struct str target,
 			    enum http_framing framing, uint64_t length, bool end, void *user)
 {
-	struct nvs v = { .n = 0 };
+	struct nvs v;
 	struct h2_stream *st = h2_stream_new(s, 0);
 	nghttp2_data_provider d = { .source.ptr = st, .read_callback = h2_read_cb };
 	char t[20];
 
 	MUST(s->c.client);
+	v.n = 0;
 	st->user = user;
 	st->owned = true;
 	st->tunnel = r->upgrade_websocket;
@@ -133,9 +153,10 @@ void h2_send_response(struct h2_stream *st, const struct http_response *r, enum 
 	bool switched = st->tunnel && r->status == 101, final = switched || r->status >= 200;
 	unsigned status = switched ? 200 : r->status;
 	nghttp2_data_provider d = { .source.ptr = st, .read_callback = h2_read_cb };
-	struct nvs v = { .n = 0 };
+	struct nvs v;
 	char t[20], code[20];
 
+	v.n = 0;
 	if (st->closed || st->reset)
 		return;
 	MUST(!st->s->c.client && !st->head_sent && status != 101);
@@ -202,9 +223,10 @@ void h2_submit_trailers(struct h2_stream *st)
 
 void h2_send_trailers(struct h2_stream *st, const struct http_fields *fs)
 {
-	struct nvs v = { .n = 0 };
 	struct h2_trailers *t;
+	struct nvs v;
 
+	v.n = 0;
 	if (st->closed || st->reset || st->eof)
 		return;
 	MUST(st->head_sent);

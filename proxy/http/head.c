@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "head.h"
 
+#include <stddef.h>
+#include <string.h>
+
 static bool same(struct str name, const char *lower)
 {
 	for (size_t i = 1; i < name.n; i++) /* the first letter was looked at */
@@ -97,6 +100,14 @@ enum http_fid http_fid_alias(struct str name)
 		t[i] = name.p[i] == '_' ? '-' : name.p[i];
 	}
 	return any ? http_fid_of(str_mk(t, n)) : HF_OTHER;
+}
+
+void http_request_copy(struct http_request *to, const struct http_request *from)
+{
+	memcpy(to, from, offsetof(struct http_request, fields));
+	memcpy(to->fields.f, from->fields.f, from->fields.n * sizeof(from->fields.f[0]));
+	to->fields.n = from->fields.n;
+	memcpy(&to->framing, &from->framing, sizeof(*to) - offsetof(struct http_request, framing));
 }
 
 struct http_field *http_fields_find(struct http_fields *fs, enum http_fid fid)

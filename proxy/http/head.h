@@ -70,6 +70,8 @@ struct http_request {
 	bool secret_target; /* something was injected into the target: never indexed */
 };
 
+void http_request_copy(struct http_request *to, const struct http_request *from); /* of the fields only those that are there */
+
 struct http_response {
 	enum http_version version;
 	uint16_t status;

@@ -105,7 +105,7 @@ static struct stream *stream_new(struct client *cl, struct h2_stream *st, const 
 		h2_stream_set_user(st, cs);
 	worker_request_id(cl->w, id);
 	cs->x = worker_exchange_new(cl->w, &cs->half, &cl->ident, id);
-	cs->x->req = *r;
+	http_request_copy(&cs->x->req, r);
 	cs->x->arena = *a;
 	*a = (struct arena){ 0 };
 	cs->is_head = str_eq(r->method, STR("HEAD"));

@@ -1071,6 +1071,58 @@ static void ub08_memory(void **state)
 	stop();
 }
 
+/* A control anywhere in a value, whatever its length: 400. Tabs within and octets beyond ASCII are not controls. */
+static void controls_in_values(void **state)
+{
+	(void)state;
+	for (unsigned c = 0; c < 256; c++) {
+		bool bad = (c < 0x20 && c != '\t') || c == 0x7f;
+
+		for (size_t n = 3; n < 24; n += 10) {
+			for (size_t at = 1; at + 1 < n; at++) {
+				char value[24];
+				struct buf head = { 0 };
+
+				memset(value, at % 2 ? 'x' : 0x80, sizeof(value));
+				value[0] = value[n - 1] = 'x';
+				value[at] = (char)c;
+				start();
+				hp_text(&head, GET_);
+				hp(&head, STR("x-a"), str_mk(value, n));
+				frame(&in, F_HEADERS, END_HEADERS | END_STREAM, 1, buf_data(&head), buf_len(&head));
+				buf_fini(&head);
+				feed(&S, &in);
+				if (S.malformed != bad || S.requests != !bad)
+					fail_msg("octet %u at %zu of %zu: %.*s", c, at, n, (int)S.log.len, (char *)buf_data(&S.log));
+				if (bad)
+					HAS(&S.log, "400 header_value");
+				stop();
+			}
+		}
+	}
+}
+
+static void never_indexed(void **state)
+{
+	static const char *const yes[] = { "authorization", "Proxy-Authorization", "x-auth", "COOKIE", "set-cookie", "x-api-KEY", "monkey", "private-token", "tokens", "x-secret", "password", "x-Credential", "x-amz-signature", "aauth" };
+	static const char *const no[] = { "", "a", "aut", "aut-h", "cooki", "cookcredentia", "ke-y", "x-toke", "secre", "signatur", "pass-word", "content-type", "accept", "etag" };
+	struct http_field f = { .value = STR("v") };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++) {
+		f.name = str_of(yes[i]);
+		if (!h2_never_indexed(&f))
+			fail_msg("%s", yes[i]);
+	}
+	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++) {
+		f.name = str_of(no[i]);
+		if (h2_never_indexed(&f))
+			fail_msg("%s", no[i]);
+	}
+	f.secret = true;
+	assert_true(h2_never_indexed(&f));
+}
+
 /* HEADERS and the CONTINUATIONs behind it as one frame, which no peer would take. */
 static void join_head(struct buf *out)
 {
@@ -1169,6 +1221,8 @@ int main(void)
 		cmocka_unit_test(shutdown_in_steps),
 		cmocka_unit_test(ub08_memory),
 		cmocka_unit_test(idle_memory),
+		cmocka_unit_test(controls_in_values),
+		cmocka_unit_test(never_indexed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
