@@ -174,24 +174,44 @@ size_t ws_header(uint8_t out[WS_HEADER_MAX], uint8_t opcode, bool fin, uint64_t 
 	return n;
 }
 
-/* RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
-static bool is_utf8(const uint8_t *p, size_t n)
+/* RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. A character may be spread over several calls. */
+static bool utf8_feed(struct ws_utf8 *u, const uint8_t *p, size_t n)
 {
 	for (size_t i = 0; i < n;) {
-		uint8_t c = p[i++], low = 0x80, high = 0xbf;
-		unsigned more = c < 0x80 ? 0 : c >= 0xc2 && c < 0xe0 ? 1 : c >= 0xe0 && c < 0xf0 ? 2 : c >= 0xf0 && c < 0xf5 ? 3 : 4;
+		uint64_t wide;
+		uint8_t c;
 
-		if (more == 4 || more > n - i)
-			return false;
-		if (c == 0xe0 || c == 0xf0)
-			low = c == 0xe0 ? 0xa0 : 0x90;
-		else if (c == 0xed || c == 0xf4)
-			high = c == 0xed ? 0x9f : 0x8f;
-		for (; more > 0; more--, i++, low = 0x80, high = 0xbf)
-			if (p[i] < low || p[i] > high)
+		if (u->more == 0 && n - i >= sizeof(wide)) {
+			memcpy(&wide, p + i, sizeof(wide));
+			if ((wide & 0x8080808080808080u) == 0) {
+				i += sizeof(wide);
+				continue;
+			}
+		}
+		c = p[i++];
+		if (u->more > 0) {
+			if (c < u->low || c > u->high)
 				return false;
+			*u = (struct ws_utf8){ (uint8_t)(u->more - 1), 0x80, 0xbf };
+		} else if (c >= 0x80) {
+			if (c < 0xc2 || c > 0xf4)
+				return false;
+			u->more = c < 0xe0 ? 1 : c < 0xf0 ? 2
+							  : 3;
+			u->low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90
+							      : 0x80;
+			u->high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f
+							       : 0xbf;
+		}
 	}
 	return true;
+}
+
+static bool is_utf8(const uint8_t *p, size_t n)
+{
+	struct ws_utf8 u = { 0 };
+
+	return utf8_feed(&u, p, n) && u.more == 0;
 }
 
 uint16_t ws_close_code(const uint8_t *p, size_t n) { return n < 2 ? WS_CLOSE_NONE : (uint16_t)(p[0] << 8 | p[1]); }
@@ -243,6 +263,9 @@ static long first_octets(struct ws_parser *w, struct ws_fault *fault)
 	return 0;
 }
 
+/* RFC 6455 8.1: at its last frame's end a text message stands within a character. */
+static bool text_ends_badly(const struct ws_parser *w) { return w->text && w->fin && w->utf8.more > 0; }
+
 /* The header is whole. */
 static long begin(struct ws_parser *w, struct ws_piece *piece, struct ws_fault *fault)
 {
@@ -269,6 +292,10 @@ static long begin(struct ws_parser *w, struct ws_piece *piece, struct ws_fault *
 		w->in_message = !w->fin;
 		if (w->fin)
 			w->message = 0;
+		if (op != WS_CONTINUATION)
+			w->text = op == WS_TEXT;
+		if (length == 0 && text_ends_badly(w))
+			return bad(fault, "ws_utf8", WS_CLOSE_DATA);
 		*piece = (struct ws_piece){ .kind = WS_FRAME, .opcode = op, .fin = w->fin, .length = length };
 	} else if (length == 0) {
 		w->closed = op == WS_CLOSE;
@@ -321,6 +348,8 @@ long ws_feed(struct ws_parser *w, uint8_t *in, size_t n, struct ws_piece *piece,
 		ws_mask(in, k, w->key, w->key_at);
 	w->key_at = (w->key_at + k) & 3;
 	w->in_frame = w->left > 0;
+	if (w->text && (!utf8_feed(&w->utf8, in, k) || (w->left == 0 && text_ends_badly(w))))
+		return bad(fault, "ws_utf8", WS_CLOSE_DATA);
 	*piece = (struct ws_piece){ .kind = WS_DATA, .opcode = w->opcode, .fin = w->fin, .p = in, .n = k, .end = w->left == 0 };
 	return (long)k;
 }

@@ -50,13 +50,17 @@ enum ws_opcode { WS_CONTINUATION = 0,
 #define WS_CONTROL_MAX 125 /* octets of a control frame's payload (RFC 6455 5.5) */
 #define WS_HEADER_MAX 14
 
+struct ws_utf8 {
+	uint8_t more, low, high; /* octets that the character still has; between which the next one is */
+};
 /* Octets in, pieces out. The members above the line are the caller's to set; the rest starts zeroed. */
 struct ws_parser {
 	bool masked;          /* frames must be: they come from the client's side (RFC 6455 5.1) */
 	uint64_t message_max; /* octets of a message; 0: as many as there are */
 	/* --- */
 	bool closed;     /* a Close frame was read: what comes behind it means nothing and is thrown away */
-	bool in_frame, in_message, fin;
+	bool in_frame, in_message, fin, text; /* text: the message is, and has to be UTF-8 (RFC 6455 8.1) */
+	struct ws_utf8 utf8;
 	uint8_t opcode;
 	uint8_t head[WS_HEADER_MAX], head_n, key[4];
 	unsigned key_at; /* octet of the key that is next */

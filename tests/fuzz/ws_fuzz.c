@@ -57,6 +57,28 @@ static void relay(const uint8_t *p, size_t n, size_t step, bool up, const struct
 	free(copy);
 }
 
+/* Told in another way than the parser does: by the value of each character. */
+static bool is_text(const char *p, size_t n)
+{
+	for (size_t i = 0, more; i < n; i += 1 + more) {
+		unsigned char c = (unsigned char)p[i];
+		uint32_t v;
+
+		more = c < 0x80 ? 0 : (c & 0xe0) == 0xc0 ? 1 : (c & 0xf0) == 0xe0 ? 2 : (c & 0xf8) == 0xf0 ? 3 : n;
+		if (more >= n - i)
+			return false;
+		v = more == 0 ? c : c & (0x3fu >> more);
+		for (size_t k = 1; k <= more; k++) {
+			if ((p[i + k] & 0xc0) != 0x80)
+				return false;
+			v = v << 6 | (p[i + k] & 0x3f);
+		}
+		if (v > 0x10ffff || (v >= 0xd800 && v < 0xe000) || (more == 1 && v < 0x80) || (more == 2 && v < 0x800) || (more == 3 && v < 0x10000))
+			return false;
+	}
+	return true;
+}
+
 /* Messages and control frames, without how they were fragmented: kind, length, octets. Of an unfinished one nothing. */
 static void words(const uint8_t *p, size_t n, bool masked, const struct scrub_set *set, struct buf *to, const char **reason)
 {
@@ -90,6 +112,7 @@ static void words(const uint8_t *p, size_t n, bool masked, const struct scrub_se
 			buf_addf(to, "%u %zu ", in.opcode, in.n);
 			buf_add(to, in.p, in.n);
 		} else if ((in.kind == WS_FRAME && in.fin && in.length == 0) || (in.kind == WS_DATA && in.fin && in.end)) {
+			MUST(opcode != WS_TEXT || is_text((char *)buf_data(&message), buf_len(&message)));
 			if (set != NULL)
 				scrub_inplace(set, (char *)buf_data(&message), buf_len(&message));
 			buf_addf(to, "%u %zu ", opcode, buf_len(&message));

@@ -317,6 +317,8 @@ static void faults(void **state)
 		ROW("\x88\x04\x03\xe8\xc3\x28", false, "ws_close", 1007),
 		ROW("\x88\x05\x03\xe8\xed\xa0\x80", false, "ws_close", 1007),
 		ROW("\x88\x03\x03\xe8\xc3", false, "ws_close", 1007),
+		ROW("\x81\x02\xc3\x28", false, "ws_utf8", 1007),
+		ROW("\x01\x01\xc3\x80\x00", false, "ws_utf8", 1007),
 	};
 
 	(void)state;
@@ -337,6 +339,62 @@ static void faults(void **state)
 			assert_false(good);
 			assert_string_equal(f.reason, rows[i].reason);
 			assert_int_equal(f.code, rows[i].code);
+		}
+	}
+}
+
+/* RFC 6455 8.1: text is UTF-8 as a message, wherever it is cut; what is binary is anything. */
+static void text_is_utf8(void **state)
+{
+	static const struct {
+		const char *octets;
+		bool good;
+	} rows[] = {
+		{ "", true },
+		{ "plain text, more than eight octets", true },
+		{ "gr\xc3\xbc\xc3\x9f and \xe2\x82\xac, \xf0\x9f\x90\x8e; eight more", true },
+		{ "\xc2\x80 \xdf\xbf \xe0\xa0\x80 \xed\x9f\xbf \xee\x80\x80 \xef\xbf\xbf \xf0\x90\x80\x80 \xf4\x8f\xbf\xbf", true },
+		{ "\x80", false },
+		{ "12345678\xbf", false },
+		{ "\xc0\x80", false },
+		{ "\xc1\xbf", false },
+		{ "\xe0\x9f\xbf", false },
+		{ "\xed\xa0\x80", false },
+		{ "\xf0\x8f\xbf\xbf", false },
+		{ "\xf4\x90\x80\x80", false },
+		{ "\xf5\x80\x80\x80", false },
+		{ "\xff", false },
+		{ "\xc3(", false },
+		{ "\xe2\x82 12345678", false },
+		{ "123\xc3", false },
+		{ "\xe2\x82", false },
+		{ "\xf0\x9f\x90", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		size_t n = strlen(rows[i].octets);
+
+		for (size_t cut = 0; cut <= n + 1; cut++) { /* n + 1: one frame */
+			for (unsigned k = 0; k < 8; k++) {
+				bool up = k & 1, binary = k & 2;
+				struct buf b = { 0 };
+				const char *why;
+
+				start(up, NULL);
+				if (cut > n) {
+					frame(&b, binary ? 0x82 : 0x81, rows[i].octets, n, up);
+				} else {
+					frame(&b, binary ? 0x02 : 0x01, rows[i].octets, cut, up);
+					TEXT_FRAME(&b, 0x89, "\xff\xff", up);
+					frame(&b, 0x80, rows[i].octets + cut, n - cut, up);
+				}
+				TEXT_FRAME(&b, 0x81, "next", up);
+				why = feed(buf_data(&b), buf_len(&b), k & 4 ? 1 : 1000);
+				if (strcmp(why, rows[i].good || binary ? "" : "ws_utf8") != 0)
+					fail_msg("row %zu, cut at %zu, %u: '%s'", i, cut, k, why);
+				buf_fini(&b);
+			}
 		}
 	}
 }
@@ -450,6 +508,7 @@ int main(void)
 		cmocka_unit_test(masks_anew),
 		cmocka_unit_test(lengths),
 		cmocka_unit_test(faults),
+		cmocka_unit_test(text_is_utf8),
 		cmocka_unit_test(message_size),
 		cmocka_unit_test(secrets),
 		cmocka_unit_test(close_of_ours),

@@ -55,5 +55,6 @@ def hostile(name, masked):
         "length-sign": lambda: bytes([0x82, 0xff if masked else 0x7f, 0x80, 0, 0, 0, 0, 0, 0, 0]) + (b"abcd" if masked else b""),
         "continuation": lambda: f(0, b"x"), "interleaved": lambda: f(TEXT, b"a", fin=False) + f(TEXT, b"b"),
         "close1": lambda: f(CLOSE, b"x"), "close-code": lambda: f(CLOSE, b"\x03\xee"), "close-utf8": lambda: f(CLOSE, b"\x03\xe8\xc3("),
+        "text-utf8": lambda: f(TEXT, b"\xc3", fin=False) + f(0, b""), "text-utf8-within": lambda: f(TEXT, b"a\xc3("),
     }[name]()
-HOSTILE = ["mask", "ping-mask", "rsv1", "rsv2", "rsv3", "opcode3", "opcode11", "control-fragmented", "control-long", "length16", "length64", "length-sign", "continuation", "interleaved", "close1", "close-code", "close-utf8"]
+HOSTILE = ["mask", "ping-mask", "rsv1", "rsv2", "rsv3", "opcode3", "opcode11", "control-fragmented", "control-long", "length16", "length64", "length-sign", "continuation", "interleaved", "close1", "close-code", "close-utf8", "text-utf8", "text-utf8-within"]
