@@ -532,6 +532,8 @@ static int step(struct upstream *u)
 {
 	int r;
 
+	if (u->origin->identity == NULL)
+		return SSL_do_handshake(u->c.ssl);
 	handshaking = u;
 	r = SSL_do_handshake(u->c.ssl);
 	if (r != 1 && SSL_get_error(u->c.ssl, r) == SSL_ERROR_WANT_X509_LOOKUP) { /* verified; what follows may have to wait */
