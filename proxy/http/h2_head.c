@@ -137,12 +137,12 @@ static bool blank(char c) { return c == ' ' || c == '\t'; }
 
 static void pseudo(struct h2_head *h, const struct h2_limits *lim, struct str name, struct str value)
 {
-	static const char *const names[H2_P_N] = { ":method", ":scheme", ":authority", ":path", ":protocol", ":status" };
+	static const struct str names[H2_P_N] = { STR_INIT(":method"), STR_INIT(":scheme"), STR_INIT(":authority"), STR_INIT(":path"), STR_INIT(":protocol"), STR_INIT(":status") };
 	static const char *const reasons[H2_P_N] = { "method", "scheme", "authority", "target", "protocol", "status" };
 	unsigned i = 0;
 	bool ok;
 
-	while (i < H2_P_N && !str_eq(name, str_of(names[i])))
+	while (i < H2_P_N && !str_eq(name, names[i]))
 		i++;
 	if (h->kind == H2_HEAD_TRAILERS)
 		BAD("pseudo_in_trailers");
