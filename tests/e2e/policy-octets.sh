@@ -14,8 +14,8 @@ for f in configs/policies/*.yaml tests/cases/policies/*.yaml; do
 		if [ -n "${WRITE:-}" ]; then cp "$T/table" "$seed"; fi
 		cmp -s "$T/table" "$seed" && ok "$seed is a table of today" || not_ok "$seed is a table of today" "WRITE=1 bash tests/e2e/policy-octets.sh writes it anew"
 	fi
-	echo "$(sha256sum <"$T/table" | cut -d' ' -f1)  $f"
-done >"$T/have"
+	echo "$(sha256sum <"$T/table" | cut -d' ' -f1)  $f" >>"$T/have"
+done
 if [ -n "${WRITE:-}" ]; then cp "$T/have" "$want"; fi
 [ "$(wc -l <"$T/have")" -ge 11 ] && ok "there are policies" || not_ok "there are policies"
 if cmp -s "$T/have" "$want"; then ok "their tables have the octets that are expected, on this $(sed -n 's/^PRETTY_NAME=//p' /etc/os-release)"; else not_ok "their tables have the octets that are expected" "$(diff "$want" "$T/have" | head -n 20)"; fi
