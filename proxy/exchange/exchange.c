@@ -932,6 +932,27 @@ static struct str authority(struct exchange *x)
 	return str_mk(p, (size_t)(end - p));
 }
 
+/*
+ * What is looked for from now on: values that came into use since the last time, too. A response that streams for hours may
+ * bring one that was had an hour ago, and a request that is sent a second time may carry a newer one than the first time.
+ * What is held back of a stream stays where it is: none of the new values began before it came into use.
+ */
+static void renew_scrub(struct exchange *x)
+{
+	struct scrub_ref *now = x->dest.scrub_off ? NULL : x->host->scrub(x->host_arg);
+
+	if (now == NULL)
+		return;
+	if (now != x->scrub_ref) {
+		x->scrub.set = now->set;
+		if (is_open(x))
+			frames_renew(&x->ws->down, now->set);
+	}
+	if (x->scrub_ref != NULL)
+		x->host->scrub_done(x->host_arg, x->scrub_ref);
+	x->scrub_ref = now;
+}
+
 void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const struct upstream_facts *facts)
 {
 	enum refusal_code code;
@@ -941,13 +962,8 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 	x->up = u;
 	u->x = x;
 	x->upf = *facts;
-	if (x->scrub_ref == NULL && !x->dest.scrub_off) {
-		x->scrub_ref = x->host->scrub(x->host_arg);
-		if (x->scrub_ref != NULL) {
-			scrub_init(&x->scrub, x->scrub_ref->set);
-			x->scrub_on = true;
-		}
-	}
+	renew_scrub(x);
+	x->scrub_on = x->scrub_ref != NULL;
 	if (x->scrub_on)
 		coding_narrow(&x->arena, &x->req, credential_goes_out(x));
 	if (facts->version != HTTP_V_2 && is_grpc(x)) { /* I13: its trailers, which carry the outcome, would be lost */
@@ -1237,8 +1253,10 @@ bool exchange_response_full(const struct exchange *x)
 
 void exchange_scrub_head(struct exchange *x, uint8_t *p, size_t n)
 {
-	if (x->scrub_on)
-		x->scrub_hits += scrub_inplace(x->scrub_ref->set, (char *)p, n);
+	if (!x->scrub_on)
+		return;
+	renew_scrub(x);
+	x->scrub_hits += scrub_inplace(x->scrub_ref->set, (char *)p, n);
 }
 
 /* The response cannot be looked through for secrets, or not to its end: the client gets nothing more of it. */
@@ -1333,6 +1351,8 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 /* Content to the client, secrets overwritten. */
 static void deliver(struct exchange *x, uint8_t *p, size_t n)
 {
+	if (x->scrub_on)
+		renew_scrub(x);
 	if (!x->scrub_on || !scrub_holds(&x->scrub)) {
 		if (x->scrub_on)
 			n = scrub_feed_inplace(&x->scrub, p, n);
@@ -1383,6 +1403,8 @@ void exchange_response_data(struct exchange *x, uint8_t *p, size_t n)
 	if (x->finished || x->client == NULL)
 		return;
 	if (is_open(x)) {
+		if (x->scrub_on)
+			renew_scrub(x);
 		websocket_down(x, p, n);
 		return;
 	}

@@ -65,6 +65,7 @@ struct policy_gen { /* one generation */
 	uint32_t generation;
 	unsigned refs; /* one while it is in force, and one of each that may still look at it or ask in its name */
 	struct buf said; /* its fields of every record */
+	bool hands_out;  /* it has injections by which a value itself goes out, not only what is signed with it */
 };
 struct reporter;
 struct creds;
