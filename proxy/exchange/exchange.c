@@ -888,7 +888,8 @@ static void go_secrets(struct exchange *x)
 
 void exchange_secrets_changed(struct exchange *x)
 {
-	if (x->state == X_SECRETS && !x->finished)
+	/* who waits for several secrets is called for each, also when they have all come, and then a signature may be under way */
+	if (x->state == X_SECRETS && !x->finished && !credential_signing(x))
 		go_secrets(x);
 }
 

@@ -106,9 +106,74 @@ static void in_a_websocket(void **state)
 	}
 }
 
+/* --- a signature over it ------------------------------------------------------------------------------------------- */
+
+static struct {
+	uint64_t exchange;
+	unsigned inject, n;
+} asked;
+
+bool signings_ask(struct signings *s, struct exchange *x, unsigned inject, struct buf *message, struct str *cause)
+{
+	(void)s;
+	(void)cause;
+	asked.exchange = x->handle;
+	asked.inject = inject;
+	asked.n++;
+	buf_fini(message);
+	return true;
+}
+
+static void sign_it(void)
+{
+	struct exchange *x = handle_get(&W->w.handles, HANDLE_EXCHANGE, asked.exchange);
+
+	assert_non_null(x);
+	exchange_signed(x, asked.inject, true, STR("c2lnbmF0dXJl"));
+	world_settle();
+}
+
+/* Two secrets that were waited for, and then a signature: all three come one by one, the connection is there. */
+static void signs_with_others(void **state)
+{
+	static const char policy[] = "version: 1\nname: signs\nsecrets:\n  api: { env: X, hosts: [a.test] }\n  two: { env: Y, hosts: [a.test] }\n  key: { env: Z, hosts: [a.test] }\ndestinations:\n"
+				     "  - host: a.test\n    allow: [ GET /ok/** ]\n    inject:\n      - { secret: api, as: bearer }\n      - { secret: two, as: header, name: X-Two }\n"
+				     "      - { secret: key, as: hmac, name: X-Signature, sign: \"{method} {path}\" }\n";
+	struct msg_sandbox s = { .sandbox = 1, .generation = 100 };
+	struct err err = ERR_INIT;
+	struct table *t;
+	int fd = world_image(policy);
+
+	(void)state;
+	asked.n = 0;
+	begin(FLAG_H1_A, false);
+	MUST(table_open(&t, fd, &err) == 0);
+	policy_in_force(&W->w, t, &s);
+	for (unsigned i = 1; i <= 2; i++) {
+		W->secret = SECRET_WAIT;
+		step_request(client(0), 0);
+		assert_int_equal(W->asked_n, 2);
+		W->secret = SECRET_READY;
+		wake_secrets();
+		world_settle();
+		assert_int_equal(asked.n, i);
+		assert_int_equal(check_open(), 1);
+		sign_it();
+		assert_int_equal(check_open(), 1);
+		step_response(upstream(0), 0, 0);
+		assert_string_equal(C->code, "");
+		assert_int_equal(check_open(), 0);
+	}
+	assert_int_equal(C->records, 2);
+	world_stop();
+	check_stop();
+	world_free();
+	close(fd);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(in_a_stream), cmocka_unit_test(made_once_more), cmocka_unit_test(in_a_websocket) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(in_a_stream), cmocka_unit_test(made_once_more), cmocka_unit_test(in_a_websocket), cmocka_unit_test(signs_with_others) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
