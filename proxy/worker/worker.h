@@ -33,6 +33,8 @@
 #define LIMIT_TUNNEL_IDLE_MS 3600000
 #define LIMIT_POOL_IDLE_MS 55000
 #define LIMIT_POOL_PER_ORIGIN 256
+#define LIMIT_ORIGINS 4096          /* that nothing uses any more are forgotten at once beyond these; else after */
+#define LIMIT_ORIGIN_IDLE_MS 600000
 #define LIMIT_DIALS 128             /* that the dialer is asked at a time: its link ends when more wait than the link holds */
 #define LIMIT_H2_PER_ORIGIN 32      /* connections */
 #define LIMIT_WAIT_MS 30000         /* for a stream, when all connections of an origin are full */
