@@ -105,7 +105,7 @@ $(B)/replay/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay_main.o $(B)/libtest.a 
 	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(B)/libtest.a $(B)/libcommon.a $(LIBS_COMMON) $(LIBS_TEST)
 .SECONDARY:
 # exchange_world.h stands in for whole modules; what else of them is asked for comes from the library, beside it
-WORLD := $(addprefix $(B)/,tests/stall_test replay/exchange_h1_fuzz replay/exchange_h2_fuzz fuzzers/exchange_h1_fuzz fuzzers/exchange_h2_fuzz)
+WORLD := $(addprefix $(B)/,tests/stall_test tests/rotate_test replay/exchange_h1_fuzz replay/exchange_h2_fuzz fuzzers/exchange_h1_fuzz fuzzers/exchange_h2_fuzz)
 $(WORLD): LDFLAGS_ALL += -Wl,-z,muldefs
 
 tests: $(UNIT) $(REPLAY)

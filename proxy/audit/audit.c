@@ -277,6 +277,18 @@ static void flush(struct audit *a)
 	set_state(a, true, "");
 }
 
+/*
+ * What a record is known by is its sandbox's and its own: a worker that was taken over can claim the requests of no other, whose
+ * records would then be taken for such as are in the log already.
+ */
+static uint64_t of_sandbox(const char *name, uint64_t hash)
+{
+	hash += 3 * hash_bytes(name, strlen(name));
+	return hash != 0 ? hash : 1;
+}
+
+static uint64_t request_of(const char *name, struct str id) { return of_sandbox(name, hash_bytes(id.p, id.n)); }
+
 /* --- what is lost -------------------------------------------------------------------------------------------------- */
 
 static void alive_ids(const struct box *b, struct idset *ids)
@@ -306,10 +318,10 @@ static void resolve(struct audit *a, struct left *l, const struct box *now)
 		const struct left_slot *s = &l->slots[i];
 		struct str id = slot_request_id(s->fields, s->len);
 
-		if (id.n > 0 && (idset_has(&alive, id) || idset_has(&a->recorded, id)))
+		if (id.n > 0 && (idset_has(&alive, id) || idset_has_hash(&a->recorded, request_of(l->name, id))))
 			continue;
 		if (id.n > 0)
-			idset_add(&a->recorded, id);
+			idset_add_hash(&a->recorded, request_of(l->name, id));
 		add(a, ORIGIN_WORKER, l->name, !s->finished, hash_bytes(s->fields, s->len), s->fields, s->len);
 	}
 	idset_fini(&alive);
@@ -343,7 +355,7 @@ static void slots_over(struct audit *a, struct box *b)
 		memcpy(copy.fields, s->fields, copy.len);
 		id = slot_request_id(copy.fields, copy.len);
 		if (id.n > 0)
-			idset_add(&a->recorded, id);
+			idset_add_hash(&a->recorded, request_of(b->name, id));
 	}
 	clear_none(b);
 	b->slots_sent = false;
@@ -485,12 +497,12 @@ static void take_record(struct audit *a, struct box *b, const struct msg_record 
 	b->last = r->number;
 	want_flush(a);
 	clear_later(b, r->slot);
-	hash = hash_bytes(r, sizeof(*r) + n);
+	hash = of_sandbox(b->name, hash_bytes(r, sizeof(*r) + n));
 	request = is_request(fields, n, r->slot != INFLIGHT_NO_SLOT, &id);
-	if (idset_has_hash(&a->seen, hash) || (request && idset_has(&a->recorded, id)))
+	if (idset_has_hash(&a->seen, hash) || (request && a->recorded.n > 0 && idset_has_hash(&a->recorded, request_of(b->name, id))))
 		return; /* it is in the log already: only told so */
 	if (request && b->left_expected)
-		idset_add(&a->recorded, id);
+		idset_add_hash(&a->recorded, request_of(b->name, id));
 	if (!request && folds_take(b->folds, fields, n, loop_now_ms(a->loop)))
 		return;
 	add(a, ORIGIN_WORKER, b->name, false, hash, fields, n);
@@ -744,13 +756,27 @@ static void begin_end(struct audit *a)
 
 /* --- start --------------------------------------------------------------------------------------------------------- */
 
+/* Up to the next quote: what stands there has none. */
+static struct str text_behind(struct str line, const char *key)
+{
+	ptrdiff_t at = str_find(line, str_of(key));
+	const char *p, *end;
+
+	if (at < 0)
+		return STR("");
+	p = line.p + at + strlen(key);
+	end = memchr(p, '"', line.n - (size_t)(p - line.p));
+	return end != NULL ? str_mk(p, (size_t)(end - p)) : STR("");
+}
+
 static void remember_line(void *arg, struct str line)
 {
-	static const char uid_key[] = ",\"uid\":\"", request_key[] = "\"http_request\":{\"uid\":\"";
+	static const char uid_key[] = ",\"uid\":\"", request_key[] = "\"http_request\":{\"uid\":\"", sandbox_key[] = "\"src_endpoint\":{\"name\":\"";
 	struct audit *a = arg;
 	ptrdiff_t at = str_find(line, str_of(uid_key));
+	char name[MSG_NAME_MAX];
+	struct str id, sandbox;
 	uint64_t h = 0;
-	const char *end;
 
 	if (at < 0 || line.n - (size_t)at < sizeof(uid_key) - 1 + 16)
 		return;
@@ -760,13 +786,12 @@ static void remember_line(void *arg, struct str line)
 		h = h << 4 | (uint64_t)(c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 0);
 	}
 	idset_add_hash(&a->seen, h);
-	at = str_find(line, str_of(request_key));
-	if (at < 0)
+	id = text_behind(line, request_key);
+	sandbox = text_behind(line, sandbox_key);
+	if (id.n == 0)
 		return;
-	line = str_mk(line.p + at + sizeof(request_key) - 1, line.n - (size_t)at - (sizeof(request_key) - 1));
-	end = memchr(line.p, '"', line.n);
-	if (end != NULL && end > line.p)
-		idset_add(&a->recorded, str_mk(line.p, (size_t)(end - line.p)));
+	snprintf(name, sizeof(name), "%.*s", (int)(sandbox.n < sizeof(name) ? sandbox.n : 0), sandbox.p);
+	idset_add_hash(&a->recorded, request_of(name, id));
 }
 
 /* After the doors are shut: the log's text came from sandboxes. */

@@ -590,6 +590,14 @@ static enum secret_state sign_all(struct exchange *x, struct str host, struct st
 	return all;
 }
 
+bool credential_signing(const struct exchange *x)
+{
+	for (unsigned i = 0; x->credential != NULL && i < INJECT_HMAC_MAX; i++)
+		if (x->credential->signatures[i].state == SIGNATURE_ASKED)
+			return true;
+	return false;
+}
+
 bool credential_signed(struct exchange *x, unsigned inject, bool ok, struct str text)
 {
 	bool waits = false;

@@ -29,6 +29,7 @@ bool credential_goes_out(const struct exchange *x);
 enum secret_state credential_head(struct exchange *x, struct str host, struct str *cause, enum refusal_code *code);
 /* A signature that credential_head waits for, or why there is none. True: nothing is waited for any more. */
 bool credential_signed(struct exchange *x, unsigned inject, bool ok, struct str text);
+bool credential_signing(const struct exchange *x); /* one is under way: the head is not made meanwhile */
 /* Content on its way; what goes on stands in *p, *n. False: the stream ends here (told already). */
 bool credential_content(struct exchange *x, const uint8_t **p, size_t *n);
 /* What was held back of it. */

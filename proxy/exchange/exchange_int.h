@@ -36,4 +36,10 @@ void exchange_hold_data(struct exchange *x, const uint8_t *p, size_t n);
 void exchange_go_secrets(struct exchange *x); /* all credentials of the destination, or none, then the upstream */
 void exchange_let_continue(struct exchange *x);
 void exchange_cut(struct exchange *x, enum refusal_code code, uint16_t status, const char *limit); /* the destination's own limit is reached in the middle: both sides see that it is no end */
+/*
+ * exchange_response.c: what is looked for from now on: values that came into use since the last time, too. A response that
+ * streams for hours may bring one that was had an hour ago, and a request that is sent a second time may carry a newer one
+ * than the first time. What is held back of a stream stays where it is: none of the new values began before it came into use.
+ */
+void exchange_renew_scrub(struct exchange *x);
 #endif

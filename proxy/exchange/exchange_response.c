@@ -47,10 +47,28 @@ bool exchange_response_full(const struct exchange *x)
 	return x->client != NULL && (buf_len(&x->coded) > 0 || x->decode_more || x->client->ops->full(x->client));
 }
 
+void exchange_renew_scrub(struct exchange *x)
+{
+	struct scrub_ref *now = x->dest.scrub_off ? NULL : x->host->scrub(x->host_arg);
+
+	if (now == NULL)
+		return;
+	if (now != x->scrub_ref) {
+		x->scrub.set = now->set;
+		if (exchange_is_open(x))
+			frames_renew(&x->ws->down, now->set);
+	}
+	if (x->scrub_ref != NULL)
+		x->host->scrub_done(x->host_arg, x->scrub_ref);
+	x->scrub_ref = now;
+}
+
 void exchange_scrub_head(struct exchange *x, uint8_t *p, size_t n)
 {
-	if (x->scrub_on)
-		x->scrub_hits += scrub_inplace(x->scrub_ref->set, (char *)p, n);
+	if (!x->scrub_on)
+		return;
+	exchange_renew_scrub(x);
+	x->scrub_hits += scrub_inplace(x->scrub_ref->set, (char *)p, n);
 }
 
 /* The response cannot be looked through for secrets, or not to its end: the client gets nothing more of it. */
@@ -145,6 +163,8 @@ void exchange_response_head(struct exchange *x, struct http_response *r)
 /* Content to the client, secrets overwritten. */
 static void deliver(struct exchange *x, uint8_t *p, size_t n)
 {
+	if (x->scrub_on)
+		exchange_renew_scrub(x);
 	if (!x->scrub_on || !scrub_holds(&x->scrub)) {
 		if (x->scrub_on)
 			n = scrub_feed_inplace(&x->scrub, p, n);
@@ -195,6 +215,8 @@ void exchange_response_data(struct exchange *x, uint8_t *p, size_t n)
 	if (x->finished || x->client == NULL)
 		return;
 	if (exchange_is_open(x)) {
+		if (x->scrub_on)
+			exchange_renew_scrub(x);
 		websocket_down(x, p, n);
 		return;
 	}

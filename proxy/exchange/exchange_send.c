@@ -60,7 +60,8 @@ void exchange_go_secrets(struct exchange *x)
 
 void exchange_secrets_changed(struct exchange *x)
 {
-	if (x->state == X_SECRETS && !x->finished)
+	/* who waits for several secrets is called for each, also when they have all come, and then a signature may be under way */
+	if (x->state == X_SECRETS && !x->finished && !credential_signing(x))
 		exchange_go_secrets(x);
 }
 
@@ -113,13 +114,8 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 	x->up = u;
 	u->x = x;
 	x->upf = *facts;
-	if (x->scrub_ref == NULL && !x->dest.scrub_off) {
-		x->scrub_ref = x->host->scrub(x->host_arg);
-		if (x->scrub_ref != NULL) {
-			scrub_init(&x->scrub, x->scrub_ref->set);
-			x->scrub_on = true;
-		}
-	}
+	exchange_renew_scrub(x);
+	x->scrub_on = x->scrub_ref != NULL;
 	if (x->scrub_on)
 		coding_narrow(&x->arena, &x->req, credential_goes_out(x));
 	if (facts->version != HTTP_V_2 && exchange_is_grpc(x)) { /* I13: its trailers, which carry the outcome, would be lost */

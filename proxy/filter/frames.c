@@ -11,6 +11,15 @@ void frames_fini(struct frames *f)
 	buf_fini_secret(&f->released);
 }
 
+void frames_renew(struct frames *f, const struct scrub_set *set)
+{
+	if (f->set == NULL)
+		return;
+	f->set = set;
+	if (f->scrubbing)
+		f->scrub.set = set;
+}
+
 static void header(struct frames *f, uint8_t opcode, bool fin, uint64_t length)
 {
 	uint8_t h[WS_HEADER_MAX];

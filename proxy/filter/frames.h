@@ -37,6 +37,8 @@ struct frames {
 /* Zeroed, then in.message_max, set or random, emit and arg set. */
 void frames_init(struct frames *f, bool to_upstream);
 void frames_fini(struct frames *f);
+/* More secrets, where there was a set before: looked for in the message under way, too. */
+void frames_renew(struct frames *f, const struct scrub_set *set);
 /* Takes all of p, whose octets are changed. False: *fault; what was in order before it went out. */
 bool frames_feed(struct frames *f, uint8_t *p, size_t n, struct ws_fault *fault);
 /* Can a frame of our own stand here? Not within another. */

@@ -20,7 +20,7 @@ struct scrub_set *scrub_set_new(const struct str *values, size_t n);
 void scrub_set_free(struct scrub_set *s);
 
 struct scrub {
-	const struct scrub_set *set; /* borrowed */
+	const struct scrub_set *set; /* borrowed; another one, with more values, may take its place between two pieces */
 	struct buf held;             /* the longest suffix so far that begins a form, as it came */
 	size_t sent;                 /* of it, released already (as filler) */
 	uint8_t before;              /* the octet that came before it */

@@ -25,6 +25,7 @@
 
 #define END_MS 2500
 #define CA_PEM_MAX (1u << 20)
+#define RELEASES_MAX 8192 /* under way for one sandbox: a worker asks once for each secret of a destination, however many wait there */
 
 struct release { /* a question of a worker that waits for its value */
 	struct release *next;
@@ -261,9 +262,9 @@ static const char *lacks_variable(const struct bindings *l, const struct table *
 
 static const char *tabled(struct served *s, const struct table *t, uint32_t generation)
 {
-	const char *wrong;
 	struct bindings *l = secrets_bindings(s, generation);
 	struct sandbox *b = l->of;
+	const char *wrong;
 
 	l->n = 0;
 	if (!table_dest_each(t, add_dest, l)) {
@@ -281,7 +282,12 @@ static const char *tabled(struct served *s, const struct table *t, uint32_t gene
 		/* the operator's goes first: it is the one that the policies of this gateway mean */
 		b->session = vault_session_new(vault_configured(the_role.vault) ? the_role.vault : b->own, str_of(s->name));
 	values_vault(l->values, b->session);
-	return tell_placeholders(s, t, l->values, generation);
+	wrong = tell_placeholders(s, t, l->values, generation);
+	if (wrong != NULL) { /* it is freed: until the generation is retired nothing is bound by it */
+		l->table = NULL;
+		l->n = 0;
+	}
+	return wrong;
 }
 
 static const struct binding *bound(const struct bindings *l, const struct msg_release *q)
@@ -291,8 +297,18 @@ static const struct binding *bound(const struct bindings *l, const struct msg_re
 	return l->n > 0 ? bsearch(&key, l->b, l->n, sizeof(*l->b), binding_cmp) : NULL;
 }
 
+static struct release *release_new(struct sandbox *b)
+{
+	struct release *r = must_calloc(1, sizeof(*r));
+
+	r->b = b;
+	b->release_n++;
+	return r;
+}
+
 static void free_release(struct release *r)
 {
+	r->b->release_n--;
 	r->b->signing -= buf_len(&r->message);
 	buf_fini_secret(&r->message);
 	free(r->secret);
@@ -463,7 +479,6 @@ static void answer(struct served *s, const struct ipc_msg *m, const struct bindi
 	struct secret_decl d = { 0 };
 	bool known = t != NULL && table_secret(t, secret_index, &d);
 
-	r->b = b;
 	r->generation = m->generation;
 	r->id = m->id;
 	r->kind = kind;
@@ -491,10 +506,15 @@ static void release(struct served *s, const struct ipc_msg *m, const struct msg_
 	const struct bindings *l = bindings_of(sandbox_of(s), m->generation);
 	enum inject_kind kind = q->kind < INJECT_KINDS ? (enum inject_kind)q->kind : INJECT_NONE;
 
+	if (sandbox_of(s)->release_n >= RELEASES_MAX) {
+		refuse(s, m->generation, m->id, false, RELEASE_FAILED, "too many questions at once");
+		return;
+	}
 	/* the key of what signs leaves this role in no way; of a client's certificate what is shown does */
-	answer(s, m, l != NULL && l->table != NULL && kind != INJECT_HMAC ? bound(l, q) : NULL, q->secret_index, kind, must_calloc(1, sizeof(struct release)));
+	answer(s, m, l != NULL && l->table != NULL && kind != INJECT_HMAC ? bound(l, q) : NULL, q->secret_index, kind, release_new(sandbox_of(s)));
 }
 
+/* NULL: there are too many. */
 static struct release *gathered(struct sandbox *b, const struct ipc_msg *m)
 {
 	for (struct release **p = &b->releases; *p != NULL; p = &(*p)->next) {
@@ -506,7 +526,7 @@ static struct release *gathered(struct sandbox *b, const struct ipc_msg *m)
 		r->next = NULL;
 		return r;
 	}
-	return must_calloc(1, sizeof(struct release));
+	return b->release_n < RELEASES_MAX ? release_new(b) : NULL;
 }
 
 static void sign(struct served *s, const struct ipc_msg *m, const struct msg_sign *q)
@@ -518,7 +538,10 @@ static void sign(struct served *s, const struct ipc_msg *m, const struct msg_sig
 	const struct binding *k = NULL;
 	struct dest d;
 
-	r->b = b;
+	if (r == NULL) {
+		refuse(s, m->generation, m->id, true, RELEASE_FAILED, "too many questions at once");
+		return;
+	}
 	r->signs = true;
 	r->scheme = q->scheme;
 	if (b->signing + m->len - sizeof(*q) > 2 * MSG_SIGN_MAX) { /* a worker that keeps to the rules waits before it says so much */

@@ -43,6 +43,7 @@ struct sandbox { /* served.data */
 	struct vault *own;	       /* the caller's own Vault, or NULL */
 	struct vault_session *session; /* NULL: nothing of it comes from Vault */
 	struct release *releases;      /* under way */
+	unsigned release_n;
 	size_t signing;		       /* octets of theirs that are to be signed */
 };
 struct secrets_role {

@@ -27,6 +27,7 @@
 #include "supervisor.h"
 
 #define RUN_MS 10000
+#define LOOK_MS 5 /* whether one that has written has ended */
 #define WORDS_MAX 66
 #define ORDER_MAX 8192
 #define AT_ONCE_MAX 8
@@ -86,9 +87,8 @@ static void become(char *const words[], int out)
 }
 
 /* What it writes, to the end of it or of its time. False: *cause says why there is nothing. */
-static bool collect(int in, int out, const char *program, char cause[200])
+static bool collect(int in, int out, uint64_t until, const char *program, char cause[200])
 {
-	uint64_t until = now_ms() + RUN_MS;
 	static char part[SECRET_MAX + 3];
 	size_t n = 0;
 	bool ok = false;
@@ -119,11 +119,27 @@ static bool collect(int in, int out, const char *program, char cause[200])
 	return ok;
 }
 
+/* It may have closed its standard output long before its end. */
+static bool ended(pid_t pid, uint64_t until, int *status, const char *program, char cause[200])
+{
+	pid_t k;
+
+	while ((k = waitpid(pid, status, WNOHANG)) == 0 || (k < 0 && errno == EINTR)) {
+		if (now_ms() >= until) {
+			snprintf(cause, 200, "its program %.100s has not ended after %d s", program, RUN_MS / 1000);
+			return false;
+		}
+		poll(NULL, 0, LOOK_MS);
+	}
+	return true;
+}
+
 static void run_one(int to, uint32_t id, char *const words[]) __attribute__((noreturn));
 static void run_one(int to, uint32_t id, char *const words[])
 {
 	int pipefd[2], out = memfd_create("sallyport-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING), status = 0;
 	char cause[200] = "its program could not be started";
+	uint64_t until = now_ms() + RUN_MS;
 	struct rlimit none = { 0, 0 };
 	bool ok = false;
 	pid_t pid;
@@ -139,13 +155,13 @@ static void run_one(int to, uint32_t id, char *const words[])
 	close(pipefd[1]);
 	if (pid < 0)
 		goto done;
-	ok = collect(pipefd[0], out, words[0], cause);
-	if (!ok)
+	ok = collect(pipefd[0], out, until, words[0], cause) && ended(pid, until, &status, words[0], cause);
+	if (!ok) {
 		kill(-pid, SIGKILL);
-	if (!ok)
 		kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	}
 	if (ok && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
 		ok = false;
 		if (WIFEXITED(status))

@@ -94,8 +94,8 @@ void secret_op(struct supervisor *s, struct control_client *cc, json_int_t id, j
 	for (struct sandbox *b = s->sandboxes; box != NULL && b != NULL; b = b->next)
 		if (!b->gone && strcmp(b->name, box) == 0)
 			m.sandbox = b->id;
-	if (m.verb == SECRET_VERB_NONE || (name != NULL && strlen(name) > 63)) {
-		control_reply_error(cc, id, "bad_request", "verb is check, revoke or forget; a name has at most 63 characters");
+	if (m.verb == SECRET_VERB_NONE || (name != NULL && (name[0] == 0 || strlen(name) > 63))) { /* an empty one would mean all of them there, and be no revocation */
+		control_reply_error(cc, id, "bad_request", "verb is check, revoke or forget; a name has 1 to 63 characters");
 		return;
 	}
 	if (m.verb == SECRET_VERB_REVOKE && name == NULL) {

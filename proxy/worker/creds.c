@@ -265,10 +265,11 @@ void creds_table_gone(struct creds *c, const struct table *t)
 
 struct scrub_ref *creds_scrub(struct creds *c)
 {
-	if (c->seen_n == 0)
+	/* by a policy that hands values out one may come into use while a response streams: that must be one that can be looked through */
+	if (c->seen_n == 0 && !c->w->policy->hands_out)
 		return NULL;
 	if (c->ref == NULL) {
-		struct str *v = must_malloc(c->seen_n * sizeof(*v));
+		struct str *v = must_malloc((c->seen_n + 1) * sizeof(*v));
 
 		for (size_t i = 0; i < c->seen_n; i++)
 			v[i] = secret_bytes(c->seen[i]);

@@ -62,6 +62,17 @@ struct policy_gen *policy_of_table(const struct worker *w, const struct table *t
 	return p;
 }
 
+static bool keeps_values(void *arg, const struct dest *d)
+{
+	struct inject in;
+
+	(void)arg;
+	for (unsigned i = 0; dest_inject(d, i, &in); i++)
+		if (in.kind != INJECT_SIGV4 && !inject_signs(in.kind))
+			return false;
+	return true;
+}
+
 void policy_in_force(struct worker *w, struct table *t, const struct msg_sandbox *s)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -72,6 +83,7 @@ void policy_in_force(struct worker *w, struct table *t, const struct msg_sandbox
 	p->table = t;
 	p->generation = s->generation;
 	p->refs = 1;
+	p->hands_out = table_secret_count(t) > 0 && !table_dest_each(t, keeps_values, NULL);
 	for (int i = 0; i < 32; i++) {
 		digest[2 * i] = hex[s->table_digest[i] >> 4];
 		digest[2 * i + 1] = hex[s->table_digest[i] & 15];

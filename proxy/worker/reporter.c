@@ -29,6 +29,7 @@ struct reporter {
 	struct ipc *link;
 	struct inflight_slot *slots; /* NULL until audit gave them */
 	bool used[INFLIGHT_SLOTS];   /* ours until acknowledged */
+	uint16_t len[INFLIGHT_SLOTS]; /* of what stands in ours: audit can write there, what it says is never a length here */
 	uint32_t hint;
 	bool audit_ok;
 	uint64_t next_number;
@@ -111,7 +112,7 @@ static void take_slots(struct reporter *r, const struct ipc_msg *m)
 			if (!r->used[i] || __atomic_load_n(&s[i].state, __ATOMIC_ACQUIRE) != SLOT_FREE)
 				continue;
 			memcpy(s[i].fields, r->slots[i].fields, sizeof(s[i].fields));
-			s[i].len = r->slots[i].len;
+			s[i].len = r->len[i];
 			__atomic_store_n(&s[i].state, r->slots[i].state, __ATOMIC_RELEASE);
 		}
 		munmap(r->slots, sizeof(*s) * INFLIGHT_SLOTS);
@@ -204,8 +205,9 @@ uint32_t reporter_slot(struct reporter *r, const struct buf *fields)
 			continue;
 		r->used[i] = true;
 		r->hint = i + 1;
-		s->len = (uint32_t)(buf_len(fields) < sizeof(s->fields) ? buf_len(fields) : sizeof(s->fields));
-		memcpy(s->fields, buf_data(fields), s->len);
+		r->len[i] = (uint16_t)(buf_len(fields) < sizeof(s->fields) ? buf_len(fields) : sizeof(s->fields));
+		s->len = r->len[i];
+		memcpy(s->fields, buf_data(fields), r->len[i]);
 		__atomic_store_n(&s->state, 1, __ATOMIC_RELEASE);
 		return i;
 	}
@@ -245,8 +247,10 @@ static size_t outcome_at(const struct buf *fields)
  * The outcome goes behind what the slot holds since the request began: the record is true also if this process dies before it
  * is sent. Killed within, it leaves an open slot, as it was. What does not fit is left out, but never the verdict.
  */
-static void finish_slot(struct inflight_slot *s, const struct buf *fields)
+static void finish_slot(struct reporter *r, uint32_t slot, const struct buf *fields)
 {
+	struct inflight_slot *s = &r->slots[slot];
+	uint16_t *len = &r->len[slot];
 	struct buf outcome = { 0 };
 	size_t off = outcome_at(fields);
 	enum record_tag t;
@@ -254,9 +258,10 @@ static void finish_slot(struct inflight_slot *s, const struct buf *fields)
 	uint64_t u;
 	bool bad = false, whole = true;
 
-	if (off != SIZE_MAX && buf_len(fields) - off <= sizeof(s->fields) - s->len) {
-		memcpy(s->fields + s->len, buf_data(fields) + off, buf_len(fields) - off);
-		s->len += (uint32_t)(buf_len(fields) - off);
+	if (off != SIZE_MAX && buf_len(fields) - off <= sizeof(s->fields) - *len) {
+		memcpy(s->fields + *len, buf_data(fields) + off, buf_len(fields) - off);
+		*len = (uint16_t)(*len + buf_len(fields) - off);
+		s->len = *len;
 		__atomic_store_n(&s->state, SLOT_FINISHED, __ATOMIC_RELEASE);
 		return;
 	}
@@ -270,14 +275,15 @@ static void finish_slot(struct inflight_slot *s, const struct buf *fields)
 			record_s(&outcome, t, v);
 		else
 			record_u(&outcome, t, u);
-		if (s->len + buf_len(&outcome) > sizeof(s->fields)) {
+		if (*len + buf_len(&outcome) > sizeof(s->fields)) {
 			outcome.len = had;
 			whole = whole && t != REC_DECISION && t != REC_CODE && t != REC_STATUS;
 		}
 	}
 	if (whole && !bad) {
-		memcpy(s->fields + s->len, buf_data(&outcome), buf_len(&outcome));
-		s->len += (uint32_t)buf_len(&outcome);
+		memcpy(s->fields + *len, buf_data(&outcome), buf_len(&outcome));
+		*len = (uint16_t)(*len + buf_len(&outcome));
+		s->len = *len;
 		__atomic_store_n(&s->state, SLOT_FINISHED, __ATOMIC_RELEASE);
 	}
 	buf_fini(&outcome);
@@ -293,7 +299,7 @@ static void add(struct reporter *r, const struct policy_gen *policy, uint32_t sl
 	if (policy != NULL)
 		said = buf_str(&policy->said);
 	if (slot != INFLIGHT_NO_SLOT)
-		finish_slot(&r->slots[slot], fields);
+		finish_slot(r, slot, fields);
 	p = must_malloc(sizeof(*p) + buf_len(fields) + said.n);
 	p->next = NULL;
 	p->number = r->next_number++;

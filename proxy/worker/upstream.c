@@ -40,7 +40,7 @@ struct waiting {
 };
 struct origin {
 	struct origin *next;
-	uint64_t hash;
+	uint64_t hash, asked_ms; /* loop time when it was asked for last */
 	enum scheme scheme;
 	uint16_t port;
 	uint32_t dest_index;
@@ -64,8 +64,7 @@ struct upstreams {
 	struct worker *w;
 	struct origin *buckets[ORIGIN_BUCKETS];
 	struct upstream *dialing;
-	bool old_origins; /* of older policies */
-	size_t dialing_n;
+	size_t origin_n, dialing_n;
 	bool owes; /* to some origin */
 };
 
@@ -88,11 +87,16 @@ static struct origin *origin_of(struct upstreams *u, const struct upstream_want 
 	uint64_t h = hash_bytes(want->host.p, want->host.n) ^ ((uint64_t)want->port << 8 | want->scheme);
 	struct origin *o, **b = &u->buckets[h % ORIGIN_BUCKETS];
 
-	for (o = *b; o != NULL; o = o->next)
-		if (o->hash == h && o->port == want->port && o->scheme == want->scheme && o->dest.table == want->dest->table && o->dest_index == want->dest->index && o->h1_twin == h1_twin && identity_same(o->identity, identity) && str_eq(str_of(o->host.text), want->host))
+	for (o = *b; o != NULL; o = o->next) {
+		if (o->hash == h && o->port == want->port && o->scheme == want->scheme && o->dest.table == want->dest->table && o->dest_index == want->dest->index && o->h1_twin == h1_twin && identity_same(o->identity, identity) && str_eq(str_of(o->host.text), want->host)) {
+			o->asked_ms = loop_now_ms(u->w->loop);
 			return o;
+		}
+	}
 	o = must_calloc(1, sizeof(*o));
+	u->origin_n++;
 	o->hash = h;
+	o->asked_ms = loop_now_ms(u->w->loop);
 	o->port = want->port;
 	o->scheme = want->scheme;
 	o->dest = *want->dest;
@@ -739,7 +743,6 @@ void upstreams_policy_changed(struct upstreams *us)
 			}
 		}
 	}
-	us->old_origins = true;
 }
 
 void upstreams_withdrawn(struct upstreams *us, const struct table *t, uint32_t secret_index)
@@ -766,17 +769,16 @@ void upstreams_withdrawn(struct upstreams *us, const struct table *t, uint32_t s
 	}
 }
 
-/* Origins of older policies that nobody uses any more. */
-static void forget_origins(struct upstreams *us)
+/* Origins of older policies that nobody uses any more, and of this one: under a wildcard a sandbox can make up as many as it likes. */
+static void forget_origins(struct upstreams *us, uint64_t now)
 {
-	bool left = false;
+	uint64_t idle = us->origin_n > LIMIT_ORIGINS ? 0 : LIMIT_ORIGIN_IDLE_MS;
 
 	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++) {
 		for (struct origin **p = &us->buckets[i]; *p != NULL;) {
 			struct origin *o = *p;
 
-			if (o->policy == us->w->policy || o->uses > 0 || o->wait != NULL) {
-				left = left || o->policy != us->w->policy;
+			if (o->uses > 0 || o->wait != NULL || (o->policy == us->w->policy && now - o->asked_ms <= idle)) {
 				p = &o->next;
 				continue;
 			}
@@ -785,9 +787,9 @@ static void forget_origins(struct upstreams *us)
 			identity_release(o->identity);
 			policy_release(o->policy);
 			free(o);
+			us->origin_n--;
 		}
 	}
-	us->old_origins = left;
 }
 
 static void sweep_waiting(struct upstreams *us, struct origin *o, uint64_t now)
@@ -829,6 +831,5 @@ void upstreams_sweep(struct upstreams *us)
 	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
 		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next)
 			sweep_waiting(us, o, now);
-	if (us->old_origins)
-		forget_origins(us);
+	forget_origins(us, now);
 }

@@ -34,6 +34,8 @@
 #define LIMIT_TUNNEL_IDLE_MS 3600000
 #define LIMIT_POOL_IDLE_MS 55000
 #define LIMIT_POOL_PER_ORIGIN 256
+#define LIMIT_ORIGINS 4096          /* that nothing uses any more are forgotten at once beyond these; else after */
+#define LIMIT_ORIGIN_IDLE_MS 600000
 #define LIMIT_DIALS 128             /* that the dialer is asked at a time: its link ends when more wait than the link holds */
 #define LIMIT_H2_PER_ORIGIN 32      /* connections */
 #define LIMIT_WAIT_MS 30000         /* for a stream, when all connections of an origin are full */
@@ -66,6 +68,7 @@ struct policy_gen { /* one generation */
 	uint32_t generation;
 	unsigned refs; /* one while it is in force, and one of each that may still look at it or ask in its name */
 	struct buf said; /* its fields of every record */
+	bool hands_out;  /* it has injections by which a value itself goes out, not only what is signed with it */
 };
 struct reporter;
 struct creds;

@@ -102,6 +102,7 @@ case $1 in
 give) printf 'planted-program-%s-9f8e7d\n' "$2"; id -u >/dev/null ;;
 fail) echo planted-stderr >&2; exit 3 ;;
 hang) exec sleep 100 ;;
+shut) echo planted-shut; exec sleep 100 >&- ;;
 much) head -c 40000 /dev/zero | tr '\0' x ;;
 env) env | tr '\n' ' '; ls -1 /proc/self/fd | tr '\n' ' ' ;;
 esac
@@ -125,7 +126,7 @@ get execenv.yaml programenv
 check "its environment is clean" grep -q 'hello?programenv HTTP/1.1 status=200 auth=Bearer .*PATH=' "$T/ngx/access.log"
 hasnt "of everything" "$T/ngx/access.log" planted-in-the-environment
 check "and it has no descriptor of ours" grep -qE 'hello\?programenv .* 0 1 2 3 key=' "$T/ngx/access.log"
-for w in "fail:ended with status 3" "much:writes more than 16384 octets" "hang:has not ended after 10 s"; do
+for w in "fail:ended with status 3" "much:writes more than 16384 octets" "hang:has not ended after 10 s" "shut:has not ended after 10 s"; do
 	policy exec.yaml "exec: [$T/s/program, ${w%%:*}]"
 	get exec.yaml "${w%%:*}"
 	has "a program that does not: ${w%%:*}" "$T/why" "${w#*:}"

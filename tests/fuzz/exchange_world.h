@@ -61,6 +61,8 @@ struct world {
 	enum name dial_name[256];
 	unsigned dial_n;
 	enum secret_state secret;
+	unsigned wait_at; /* which of the next questions for a secret waits; 0: none does */
+	bool before;      /* its value is not in use yet */
 	uint64_t asked[1024];
 	unsigned asked_n;
 	unsigned connects; /* CONNECTs that were accepted: their exchanges end without a record of their own */
@@ -286,17 +288,26 @@ void reporter_connection(struct reporter *r, const struct buf *fields) { reporte
 
 enum secret_state creds_get(struct creds *c, struct exchange *x, const struct dest *d, const struct inject *in, struct str *value, struct str *cause)
 {
+	bool waits = W->wait_at > 0 ? --W->wait_at == 0 : W->secret == SECRET_WAIT;
+
 	(void)c;
 	(void)d;
 	(void)in;
 	*value = STR(SECRET_TEXT);
 	*cause = STR("none");
-	if (W->secret == SECRET_WAIT && W->asked_n < sizeof(W->asked) / sizeof(W->asked[0]))
+	if (waits && W->asked_n < sizeof(W->asked) / sizeof(W->asked[0]))
 		W->asked[W->asked_n++] = x->handle;
-	return W->secret;
+	return waits ? SECRET_WAIT : W->secret;
 }
-static struct scrub_ref scrub_values;
-struct scrub_ref *creds_scrub(struct creds *c) { return (void)c, scrub_values.refs++, &scrub_values; }
+static struct scrub_ref scrub_values, scrub_nothing;
+struct scrub_ref *creds_scrub(struct creds *c)
+{
+	struct scrub_ref *r = W->before ? &scrub_nothing : &scrub_values;
+
+	(void)c;
+	r->refs++;
+	return r;
+}
 void creds_scrub_done(struct scrub_ref *r) { r->refs--; }
 const struct placeholders *creds_placeholders(const struct creds *c) { return (void)c, NULL; }
 bool creds_name_trips(struct creds *c, const struct canon_host *name, const char *where) { return (void)c, (void)name, (void)where, false; }
@@ -407,6 +418,8 @@ static void world_start(void)
 
 	if (scrub_values.set == NULL)
 		scrub_values.set = scrub_set_new(&value, 1);
+	if (scrub_nothing.set == NULL)
+		scrub_nothing.set = scrub_set_new(NULL, 0);
 	W = must_calloc(1, sizeof(*W));
 	W->now = 1000000;
 	W->secret = SECRET_READY;
@@ -552,7 +565,7 @@ static void world_stop(void)
 			free(o);
 		}
 	}
-	MUST(scrub_values.refs == 0);
+	MUST(scrub_values.refs == 0 && scrub_nothing.refs == 0);
 	policy_release(W->w.policy);
 	MUST(W->w.policies == NULL); /* nobody holds a generation any more */
 	free(W->w.ups);

@@ -1028,11 +1028,56 @@ static void batches(void **state)
 	drop_lines();
 }
 
+/* A worker that was taken over leaves the ids of another sandbox's requests behind: that one's records are written all the same. */
+static void ids_of_another(void **state)
+{
+	struct role_under_test r = start_audit();
+	struct worker broken, other;
+
+	(void)state;
+	sync_audit(&r);
+	role_sandbox(&r, 1, 1, 0, "broken", dir_fd);
+	role_sandbox(&r, 2, 1, 0, "other", dir_fd);
+	broken = worker_join(&r, 1);
+	other = worker_join(&r, 2);
+	worker_open(&broken, 0, "o-1");
+	worker_open(&broken, 1, "o-2");
+	worker_leave(&broken);
+	broken = worker_join(&r, 1); /* by now it is known what was left */
+	worker_open(&broken, 0, "b-1");
+	worker_request(&broken, 1, 0, "b-1");
+	worker_told(&broken, 1);
+	for (uint64_t n = 1; n <= 2; n++) {
+		char id[16];
+
+		snprintf(id, sizeof(id), "o-%u", (unsigned)n);
+		worker_open(&other, 0, id);
+		worker_request(&other, n, 0, id);
+		worker_told(&other, n);
+	}
+	read_log();
+	for (unsigned i = 1; i <= 2; i++) {
+		char id[16];
+		unsigned of_other = 0;
+
+		snprintf(id, sizeof(id), "o-%u", i);
+		for (size_t k = 0; k < line_n; k++)
+			of_other += lines[k].id != NULL && strcmp(lines[k].id, id) == 0 && lines[k].sandbox != NULL && strcmp(lines[k].sandbox, "other") == 0;
+		assert_int_equal(of_other, 1);
+		assert_int_equal(requests_of(id, "worker_lost"), 1);
+	}
+	drop_lines();
+	worker_leave(&broken);
+	worker_leave(&other);
+	assert_int_equal(role_end(&r), 0);
+	assert_int_equal(verify(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-		T(records), T(batches), T(worker_dies), T(audit_dies), T(slots_opened_after_the_look), T(slots_opened_in_an_empty_file), T(everything_dies), T(both_die), T(supervisor_dies), T(dns_is_folded), T(full_disk), T(tampering), T(unfinished_line), T(burst), T(quiet_end), T(unreadable_slots), T(log_taken_away),
+		T(records), T(batches), T(worker_dies), T(audit_dies), T(slots_opened_after_the_look), T(slots_opened_in_an_empty_file), T(everything_dies), T(both_die), T(supervisor_dies), T(dns_is_folded), T(full_disk), T(tampering), T(unfinished_line), T(burst), T(quiet_end), T(unreadable_slots), T(log_taken_away), T(ids_of_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -411,6 +411,80 @@ static void flooded(void **state)
 	assert_int_equal(role_end(&r), 0);
 }
 
+/* A worker that begins messages and never ends one: they have a number, not only octets. */
+static void begun_without_end(void **state)
+{
+	int table = test_table(policy), link, audit;
+	struct role_under_test r = secrets_start();
+	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example");
+	const struct msg_release release = { one, a, INJECT_BEARER };
+	struct msg_sign q = { .more = 1 };
+	struct wire_msg m;
+	char v[512];
+
+	(void)state;
+	send_env(&r, 1, 5);
+	role_sandbox(&r, 1, 5, 0, "box", table);
+	audit = audit_join(&r, table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	for (uint64_t id = 1000; id < 12000; id++) {
+		wire_send(link, MSG_SIGN, 5, id, &q, sizeof(q), NULL, 0, NULL, 0);
+		while (wire_recv(link, &m, 0))
+			assert_int_equal(m.h.type, MSG_SIGNED);
+	}
+	wire_send(link, MSG_RELEASE, 5, 1, &release, sizeof(release), NULL, 0, NULL, 0);
+	do
+		assert_true(wire_recv(link, &m, WAIT_MS));
+	while (m.h.type == MSG_SIGNED);
+	assert_int_equal(m.h.type, MSG_RELEASED);
+	assert_int_equal(((const struct msg_released *)(const void *)m.data)->status, RELEASE_FAILED);
+	close(link);
+	link = role_peer(&r, ROLE_WORKER, 1); /* its next life begins with none */
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	close(link);
+	close(audit);
+	close(table);
+	assert_int_equal(role_end(&r), 0);
+}
+
+/* A policy that this role cannot serve binds nothing, although it was read: its table is gone. */
+static void refused_policy(void **state)
+{
+	struct msg_sandbox s = { .sandbox = 1, .generation = 6, .name = "box" };
+	int table = test_table(policy), large, link, audit;
+	struct role_under_test r = secrets_start();
+	uint32_t one = index_of(table, "one"), a = dest_of(table, "a.example");
+	struct buf b = { 0 };
+	struct wire_msg m;
+	char v[512];
+
+	(void)state;
+	buf_addz(&b, "version: 1\nname: large\nsecrets:\n");
+	for (unsigned i = 0; i < 700; i++)
+		buf_addf(&b, "  a_name_that_takes_some_room_in_the_list_of_placeholders_%u: { env: E%u, hosts: [h%u.example] }\n", i, i, i);
+	buf_addz(&b, "destinations:\n");
+	for (unsigned i = 0; i < 700; i++)
+		buf_addf(&b, "  - host: h%u.example\n    allow: [ \"GET /**\" ]\n    inject: [ { secret: a_name_that_takes_some_room_in_the_list_of_placeholders_%u, as: bearer, env: V%u } ]\n", i, i, i);
+	buf_addc(&b, 0);
+	large = test_table((const char *)buf_data(&b));
+	buf_fini(&b);
+	send_env(&r, 1, 5);
+	role_sandbox(&r, 1, 5, 0, "box", table);
+	audit = audit_join(&r, table);
+	link = role_peer(&r, ROLE_WORKER, 1);
+	wire_send(r.sup, MSG_SANDBOX, 6, 0, &s, sizeof(s), NULL, 0, &large, 1);
+	wire_expect(r.sup, MSG_SANDBOX_BAD, &m);
+	assert_int_equal(ask(link, 6, 0, 0, INJECT_BEARER, v, NULL), RELEASE_UNBOUND);
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	role_retire(&r, 1, 6);
+	assert_int_equal(ask(link, 5, one, a, INJECT_BEARER, v, NULL), RELEASE_OK);
+	close(link);
+	close(audit);
+	close(table);
+	close(large);
+	assert_int_equal(role_end(&r), 0);
+}
+
 /* The supervisor is lost: what is folded is told before the end, since audit lives on. */
 static void orphaned(void **state)
 {
@@ -526,7 +600,7 @@ static void placeholders(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(bound_releases), cmocka_unit_test(kept_apart), cmocka_unit_test(generations), cmocka_unit_test(folded), cmocka_unit_test(replaced), cmocka_unit_test(flooded),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(bound_releases), cmocka_unit_test(kept_apart), cmocka_unit_test(generations), cmocka_unit_test(folded), cmocka_unit_test(replaced), cmocka_unit_test(flooded), cmocka_unit_test(begun_without_end), cmocka_unit_test(refused_policy),
 		cmocka_unit_test(orphaned), cmocka_unit_test(placeholders) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

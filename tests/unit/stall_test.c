@@ -243,6 +243,46 @@ static void thousand(void **state)
 	end(800);
 }
 
+static size_t origins(void)
+{
+	size_t n = 0;
+
+	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++)
+		for (const struct origin *o = W->w.ups->buckets[i]; o != NULL; o = o->next)
+			n++;
+	assert_int_equal(n, W->w.ups->origin_n);
+	return n;
+}
+
+/* A sandbox can ask for as many names under a wildcard as it likes: what is kept of each is forgotten again. */
+static void many_origins(void **state)
+{
+	struct upstream_want want = { .scheme = SCHEME_HTTPS, .port = 443 };
+	struct dest d;
+	char name[32];
+
+	(void)state;
+	step_request(begin(0, true), 0);
+	step_response(upstream(0), 0, 0);
+	assert_int_equal(check_open(), 0);
+	assert_int_equal(table_find(W->w.table, SCHEME_HTTPS, STR("a.test"), 443, &d), 1);
+	want.dest = &d;
+	for (unsigned i = 0; i < LIMIT_ORIGINS; i++) {
+		snprintf(name, sizeof(name), "n%u.test", i);
+		want.host = str_of(name);
+		origin_of(W->w.ups, &want, false);
+	}
+	assert_int_equal(origins(), LIMIT_ORIGINS + 1);
+	world_pass(1000);
+	assert_int_equal(origins(), 1); /* the one that has a connection */
+	origin_of(W->w.ups, &want, false);
+	world_pass(LIMIT_POOL_IDLE_MS + 1000);
+	assert_int_equal(origins(), 2);
+	world_pass(LIMIT_ORIGIN_IDLE_MS);
+	assert_int_equal(origins(), 0);
+	end(1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -255,6 +295,7 @@ int main(void)
 		cmocka_unit_test(upstream_never_answers),
 		cmocka_unit_test(silent_when_used_again),
 		cmocka_unit_test(thousand),
+		cmocka_unit_test(many_origins),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
