@@ -270,12 +270,12 @@ static void many_origins(void **state)
 	for (unsigned i = 0; i < LIMIT_ORIGINS; i++) {
 		snprintf(name, sizeof(name), "n%u.test", i);
 		want.host = str_of(name);
-		origin_of(W->w.ups, &want, false);
+		origin_of(W->w.ups, &want, false, NULL);
 	}
 	assert_int_equal(origins(), LIMIT_ORIGINS + 1);
 	world_pass(1000);
 	assert_int_equal(origins(), 1); /* the one that has a connection */
-	origin_of(W->w.ups, &want, false);
+	origin_of(W->w.ups, &want, false, NULL);
 	world_pass(LIMIT_POOL_IDLE_MS + 1000);
 	assert_int_equal(origins(), 2);
 	world_pass(LIMIT_ORIGIN_IDLE_MS);
