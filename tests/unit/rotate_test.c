@@ -113,12 +113,14 @@ static struct {
 	unsigned inject, n;
 } asked;
 
-bool signings_ask(struct signings *s, struct exchange *x, unsigned inject, struct buf *message, struct str *cause)
+bool signings_ask(struct signings *s, uint32_t generation, const struct msg_sign *what, struct buf *message, enum handle_kind kind, uint64_t asker, struct str *cause)
 {
 	(void)s;
+	(void)generation;
 	(void)cause;
-	asked.exchange = x->handle;
-	asked.inject = inject;
+	assert_int_equal(kind, HANDLE_EXCHANGE);
+	asked.exchange = asker;
+	asked.inject = what->inject;
 	asked.n++;
 	buf_fini(message);
 	return true;
