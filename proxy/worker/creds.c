@@ -63,7 +63,8 @@ static struct cred *find(struct creds *c, const struct dest *d, const struct inj
 	struct cred *e;
 
 	for (e = c->list; e != NULL; e = e->next)
-		if (e->table == d->table && e->secret_index == in->secret_index && e->dest_index == d->index && e->kind == in->kind)
+		if (e->table == d->table && e->secret_index == in->secret_index && e->dest_index == d->index && e->kind == in->kind &&
+		    (in->kind != INJECT_BASIC || str_eq(e->in.username, in->username))) /* what goes out of it is a text of each user's */
 			return e;
 	e = must_calloc(1, sizeof(*e));
 	e->table = d->table;
