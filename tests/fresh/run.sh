@@ -20,7 +20,7 @@ if [ ! -e "$root/.made" ] || [ -z "${KEEP:-}" ]; then
 fi
 rm -rf "$root/src"
 mkdir -p "$root/src"
-git -C "$top" archive HEAD | tar -x -C "$root/src"
+git -C "$top" -c tar.umask=0022 archive HEAD | tar -x -C "$root/src"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 echo "$*" >"$root/command"
 cat >"$root/inside" <<'I'

@@ -76,9 +76,24 @@ static unsigned cases_of(const char *folder, bool good)
 	return n;
 }
 
+/* As git leaves them under a umask of 002: files that others can write are not read as parts of a policy. */
+static void tidy(const char *folder)
+{
+	DIR *dir = opendir(folder);
+	struct dirent *e;
+	struct stat st;
+
+	while (dir != NULL && (e = readdir(dir)) != NULL)
+		if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 022) != 0)
+			assert_int_equal(fchmodat(dirfd(dir), e->d_name, st.st_mode & 0755, 0), 0);
+	if (dir != NULL)
+		closedir(dir);
+}
+
 static void error_cases(void **state)
 {
 	(void)state;
+	tidy(CASES "/extends");
 	assert_true(cases_of(CASES, false) > 130);
 }
 

@@ -24,8 +24,8 @@ async def main():
     try:
         await websockets.connect(f"{base}/v1/hidden?{mark}")
         print("refused no")
-    except websockets.InvalidStatusCode as e:
-        print("refused", e.status_code)
+    except websockets.InvalidHandshake as e:  # InvalidStatus since version 14, InvalidStatusCode before
+        print("refused", e.response.status_code if hasattr(e, "response") else e.status_code)
 
 
 asyncio.run(main())

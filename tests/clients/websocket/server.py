@@ -5,8 +5,9 @@ log = open(sys.argv[2], "w", 1)
 
 
 async def serve(ws, path=None):
-    head = ws.request_headers
-    print("handshake", ws.path, "auth=" + head.get("Authorization", "-"), "extensions=" + head.get("Sec-WebSocket-Extensions", "-"), file=log)
+    asked = getattr(ws, "request", ws)  # a request of its own since version 14
+    head = getattr(asked, "headers", None) or ws.request_headers
+    print("handshake", asked.path, "auth=" + head.get("Authorization", "-"), "extensions=" + head.get("Sec-WebSocket-Extensions", "-"), file=log)
     await ws.send("you sent " + head.get("Authorization", "-"))
     try:
         async for m in ws:
@@ -16,7 +17,7 @@ async def serve(ws, path=None):
             await ws.send(m)
     except websockets.ConnectionClosed:
         pass
-    print("closed", ws.path, ws.close_code, file=log)
+    print("closed", asked.path, ws.close_code, file=log)
 
 
 async def main():
