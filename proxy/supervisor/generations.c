@@ -7,7 +7,9 @@
  *
  * The first of a sandbox is told to all at once. A later one is told to its worker when every shared role that is at work
  * has it, so that a question in its name never comes before it; a role that is down is told when it is back, before it has
- * a link to the worker. An old one is retired when the worker has nothing of it any more, and in any case after RETIRE_MS.
+ * a link to the worker. A worker that does not switch is ended: the next one begins with the new generation, and until one has
+ * it the old one would be in force for every role. An old one is retired when the worker has nothing of it any more, and in any
+ * case after RETIRE_MS.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +32,7 @@
 #define CHECKER_MS 20000
 #define CHECKER_TEXT_MAX 1200
 #define TELL_MS 10000    /* for the roles to take a new generation */
+#define SWITCH_MS 10000  /* for the worker, which is asked last */
 #define RETIRE_MS 30000  /* how long a worker may ask in the name of an old one */
 #define OLD_MAX 8        /* of one sandbox */
 
@@ -183,6 +186,19 @@ static void in_force(struct generation *g)
 	control_reloaded(b, g, NULL);
 }
 
+static void on_switch_late(struct timer *t)
+{
+	struct generation *g = (struct generation *)((char *)t - offsetof(struct generation, late));
+	struct sandbox *b = g->sandbox;
+	const struct proc *w = b->worker;
+
+	if (w != NULL && w->state == PROC_READY && loop_now_ms(b->sup->loop) - w->started_ms >= SWITCH_MS) { /* one that starts has its own time */
+		log_error("the worker of sandbox %s does not take its new policy: it is started anew", b->name);
+		kill(w->child.pid, SIGKILL);
+	}
+	timer_start(b->sup->loop, &g->late, SWITCH_MS, on_switch_late);
+}
+
 void generations_go_on(struct sandbox *b)
 {
 	static const enum role asked[] = { ROLE_SECRETS, ROLE_CA, ROLE_DIALER };
@@ -193,8 +209,8 @@ void generations_go_on(struct sandbox *b)
 	for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
 		if (proc_shared(b->sup, asked[i])->state == PROC_READY && (g->acks & 1u << asked[i]) == 0)
 			return;
-	timer_stop(&g->late); /* whether the worker has switched only it can say: from here on there is no way back */
-	g->state = GENERATION_SWITCHING;
+	g->state = GENERATION_SWITCHING; /* whether the worker has switched only it can say: from here on there is no way back */
+	timer_start(b->sup->loop, &g->late, SWITCH_MS, on_switch_late);
 	proc_switch(b, g);
 }
 

@@ -135,6 +135,13 @@ for role in dialer ca secrets audit worker; do
 	check "and requests pass" wait_for 20 alive
 done
 g=$(generation)
+stuck=$(role_pid worker)
+kill -STOP "$stuck"
+policy "$POL/agent.yaml" "GET /v1/**" "GET /stuck"
+check "a worker that does not switch does not keep the old policy in force" wait_for 40 newer "$g"
+check "it was ended" test ! -e "/proc/$stuck"
+check "and requests pass" wait_for 20 alive
+g=$(generation)
 kill -9 "$(role_pid dialer)"
 policy "$POL/agent.yaml" "GET /v1/hello"
 check "while a role is down a reload comes into force" wait_for 30 newer "$g"
