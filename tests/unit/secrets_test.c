@@ -461,7 +461,7 @@ static void refused_policy(void **state)
 	(void)state;
 	buf_addz(&b, "version: 1\nname: large\nsecrets:\n");
 	for (unsigned i = 0; i < 700; i++)
-		buf_addf(&b, "  a_name_that_takes_some_room_in_the_list_of_placeholders_%u: { env: E%u, hosts: [h%u.example] }\n", i, i, i);
+		buf_addf(&b, "  a_name_that_takes_some_room_in_the_list_of_placeholders_%u: { file: /run/e%u, hosts: [h%u.example] }\n", i, i, i);
 	buf_addz(&b, "destinations:\n");
 	for (unsigned i = 0; i < 700; i++)
 		buf_addf(&b, "  - host: h%u.example\n    allow: [ \"GET /**\" ]\n    inject: [ { secret: a_name_that_takes_some_room_in_the_list_of_placeholders_%u, as: bearer, env: V%u } ]\n", i, i, i);
