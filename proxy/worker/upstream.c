@@ -749,7 +749,7 @@ void upstreams_withdrawn(struct upstreams *us, const struct table *t, uint32_t s
 {
 	uint64_t now = loop_now_ms(us->w->loop);
 
-	for (unsigned i = 0; us != NULL && i < ORIGIN_BUCKETS; i++) {
+	for (unsigned i = 0; i < ORIGIN_BUCKETS; i++) {
 		for (struct origin *o = us->buckets[i]; o != NULL; o = o->next) {
 			if (o->identity == NULL || o->dest.table != t || o->identity->secret_index != secret_index)
 				continue;
