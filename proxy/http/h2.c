@@ -188,9 +188,9 @@ static void *mem_realloc(void *p, size_t n, void *arg)
 		s->frame = NULL;
 	if (p != NULL || n < H2_SLICE_MAX || n > FRAME_ROOM || s->frame != NULL)
 		return must_realloc(p, n);
-	p = aligned_alloc(H2_PAGE, FRAME_ROOM);
-	MUST(p != NULL);
-	return s->frame = p;
+	s->frame = aligned_alloc(H2_PAGE, FRAME_ROOM);
+	MUST(s->frame != NULL);
+	return s->frame;
 }
 
 static void session_new(struct h2 *s)

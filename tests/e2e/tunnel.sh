@@ -79,7 +79,7 @@ else
 	skip "redis is not installed"
 fi
 if command -v ssh >/dev/null; then
-	run ssh -v -o BatchMode=yes -o StrictHostKeyChecking=no -o ConnectTimeout=5 -p 2222 x@banner.test >"$T/out" 2>&1
+	run ssh -F none -v -o BatchMode=yes -o StrictHostKeyChecking=no -o ConnectTimeout=5 -p 2222 x@banner.test >"$T/out" 2>&1
 	has "a real ssh hears the banner" "$T/out" "remote software version test_1.0"
 else
 	skip "ssh is not installed"
