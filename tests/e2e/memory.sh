@@ -82,7 +82,9 @@ if wait_for 60 test -e "$WORK/held100"; then
 	touch "$WORK/go100"
 	wait_for 60 test -e "$WORK/held900" || not_ok "900 idle connections" "$(cat "$T/idle")"
 	after=$(settled)
-	[ $(((after - before) * 1024)) -le $((800 * 32768)) ] && ok "an idle connection of HTTP/2 holds no more than 32 KiB ($(((after - before) * 1024 / 800)) octets)" || not_ok "an idle connection of HTTP/2 holds no more than 32 KiB" "$before KiB with 100, $after KiB with 900"
+	room=32
+	case $(openssl version) in "OpenSSL 3."[0-4].*) ;; *) room=40 ;; esac # those of OpenSSL 3.5 hold 8 KiB more
+	[ $((after - before)) -le $((800 * room)) ] && ok "an idle connection of HTTP/2 holds no more than $room KiB ($(((after - before) * 1024 / 800)) octets)" || not_ok "an idle connection of HTTP/2 holds no more than $room KiB" "$before KiB with 100, $after KiB with 900"
 else
 	not_ok "100 idle connections" "$(cat "$T/idle")"
 fi

@@ -423,7 +423,7 @@ class OriginH1:
                         break
                     n, _, v = l.partition(b": ")
                     fields.append((n.lower(), v))
-            except EOFError:
+            except (EOFError, OSError):
                 return
             f = dict(fields)
             r = Request(1, self, 0, method, path, f.get(b"host", b"").decode(), [x for x in fields if x[0] not in (b"host",)])
@@ -440,7 +440,7 @@ class OriginH1:
                             break
                         self.exactly(r, n)
                         self.line()
-            except EOFError:
+            except (EOFError, OSError):
                 if r not in self.origin.reset:
                     r.reset = -1
                     self.origin.reset.append(r)
