@@ -14,8 +14,10 @@ for n, block in enumerate(re.findall(r"```console\n\$ (.*?)```", text, re.S)):
     open(f"{sys.argv[1]}/command{n}", "w").write(command + "\n")
     open(f"{sys.argv[1]}/answer{n}", "w").write(answer)
 P
-python3 tests/e2e/policy-texts.py >"$T/texts"
-[ "$(grep -c 'no test has' "$T/texts")" -eq 0 ] && [ "$(sed -n 's/ kinds$//p' "$T/texts")" -gt 200 ] && ok "each error and warning of a policy has an example with its text" || not_ok "each error and warning of a policy has an example with its text" "$(cat "$T/texts")"
+if [ -d policy-compiler ]; then # not in the copy that an ordinary user gets
+	python3 tests/e2e/policy-texts.py >"$T/texts"
+	[ "$(grep -c 'no test has' "$T/texts")" -eq 0 ] && [ "$(sed -n 's/ kinds$//p' "$T/texts")" -gt 200 ] && ok "each error and warning of a policy has an example with its text" || not_ok "each error and warning of a policy has an example with its text" "$(cat "$T/texts")"
+fi
 cd "$WORK" || exit 1
 [ "$(ls ./*.yaml | wc -l)" -ge 5 ] && ok "there are examples" || not_ok "there are examples" "$(ls)"
 for f in *.yaml; do

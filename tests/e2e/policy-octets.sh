@@ -9,7 +9,7 @@ NAME=policy-octets
 want=tests/cases/octets.sha256 seeds=tests/fuzz/corpus/table_check
 for f in configs/policies/*.yaml tests/cases/policies/*.yaml; do
 	"$BIN/sallyport-policy" compile "$f" -o "$T/table" 2>"$T/err" || { not_ok "$f is compiled" "$(cat "$T/err")"; continue; }
-	if [ "${f#tests}" != "$f" ]; then
+	if [ "${f#tests}" != "$f" ] && [ -d "$seeds" ]; then # not in the copy that an ordinary user gets
 		seed=$seeds/$(basename "$f" .yaml)
 		if [ -n "${WRITE:-}" ]; then cp "$T/table" "$seed"; fi
 		cmp -s "$T/table" "$seed" && ok "$seed is a table of today" || not_ok "$seed is a table of today" "WRITE=1 bash tests/e2e/policy-octets.sh writes it anew"
