@@ -320,13 +320,15 @@ void conn_send(struct conn *c, const uint8_t *p, size_t n)
 {
 	size_t k;
 
-	if (n > CONN_TAIL && !c->closed) {
+	if (n > CONN_TAIL) {
 		conn_flush_now(c);
-		while (n > CONN_TAIL && buf_len(&c->out) == 0 && !c->failed && !c->write_failed && (k = write_some(c, p, n - CONN_TAIL, true)) > 0) {
+		while (n > CONN_TAIL && !c->closed && buf_len(&c->out) == 0 && !c->failed && !c->write_failed && (k = write_some(c, p, n - CONN_TAIL, true)) > 0) {
 			p += k;
 			n -= k;
 		}
 	}
+	if (c->closed) /* memory is short */
+		return;
 	buf_add(&c->out, p, n); /* what OpenSSL could not write is offered to it again from its first octet on */
 	conn_flush_later(c);
 }
