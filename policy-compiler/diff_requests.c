@@ -475,17 +475,6 @@ static void add_regex_bits(const struct walk *w, struct str path, uint64_t *to)
 	buf_fini(&b);
 }
 
-static uint64_t hash_of(const uint64_t *bits, unsigned words)
-{
-	uint64_t h = 0xcbf29ce484222325u;
-
-	for (unsigned i = 0; i < words; i++) {
-		h = (h ^ bits[i]) * 0x9e3779b97f4a7c15u;
-		h ^= h >> 29;
-	}
-	return h;
-}
-
 static struct str below(struct arena *a, struct str path, struct str segment)
 {
 	struct buf b = { 0 };
@@ -522,7 +511,7 @@ static void walk_paths(struct walk *w)
 			step(w, s[i].bits, &w->symbols[k], to);
 			if (w->has_regex)
 				add_regex_bits(w, path, to);
-			for (at = (unsigned)(hash_of(to, w->words) % (2 * PATHS_MAX)); slot[at] != 0; at = (at + 1) % (2 * PATHS_MAX))
+			for (at = (unsigned)(texts_hash(to, w->words) % (2 * PATHS_MAX)); slot[at] != 0; at = (at + 1) % (2 * PATHS_MAX))
 				if (memcmp(s[slot[at]].bits, to, w->words * sizeof(*to)) == 0)
 					break;
 			if (slot[at] != 0)

@@ -101,7 +101,7 @@ static void step(struct apart *x, const uint64_t *from, struct str u, uint64_t *
 	}
 }
 
-static uint64_t hash_of(const uint64_t *bits, unsigned words)
+uint64_t texts_hash(const uint64_t *bits, unsigned words)
 {
 	uint64_t h = 0xcbf29ce484222325u;
 
@@ -114,7 +114,7 @@ static uint64_t hash_of(const uint64_t *bits, unsigned words)
 
 static void note_state(struct apart *x, uint64_t *bits, struct str text, struct texts *out)
 {
-	unsigned at = (unsigned)(hash_of(bits, x->words) % (2 * STATES_MAX));
+	unsigned at = (unsigned)(texts_hash(bits, x->words) % (2 * STATES_MAX));
 
 	for (; x->slot[at] != 0; at = (at + 1) % (2 * STATES_MAX))
 		if (memcmp(x->s[x->slot[at] - 1].bits, bits, x->words * sizeof(*bits)) == 0)

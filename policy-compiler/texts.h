@@ -5,6 +5,8 @@
  * Texts that tell patterns apart: for each set of patterns that one text can match, with no other matching it, a shortest
  * such text. All patterns are walked at once, character by character.
  */
+#include <stdint.h>
+
 #include "../common/base/arena.h"
 
 #define TEXTS_MAX 512u
@@ -22,5 +24,6 @@ struct texts {
 };
 /* The empty text is among them if it stands for a set of its own. */
 void texts_apart(struct arena *a, const struct text_pattern *p, unsigned n, struct texts *out);
+uint64_t texts_hash(const uint64_t *bits, unsigned words); /* of a set of positions */
 void texts_add(struct texts *ts, struct str s); /* unless it is there */
 #endif

@@ -5,7 +5,6 @@
  * Toward upstreams: chain, name, purpose and strength are verified; sessions are kept per origin and used once.
  */
 #include <openssl/err.h>
-#include <openssl/provider.h>
 #include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,6 +12,7 @@
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
+#include "leaf_cert.h"
 #include "remote_key.h"
 #include "verify.h"
 #include "worker.h"
@@ -41,8 +41,7 @@ struct tls {
 	struct worker *w;
 	SSL_CTX *server, *upstream;
 	EVP_PKEY *leaf_key;
-	EVP_PKEY *leaf_public;  /* the same, as X509_set_pubkey writes it without a search for encoders; or NULL */
-	OSSL_LIB_CTX *bare;     /* with no algorithms: see parse_leaf */
+	struct leaf_cert cert;
 	struct leaf *leaves[LEAF_BUCKETS];
 	size_t leaf_n;
 	struct dest_ctx dests[CTX_CACHE];
@@ -139,54 +138,8 @@ struct tls *tls_new(struct worker *w)
 	SSL_CTX_set_cipher_list(t->server, "ECDHE+AESGCM:ECDHE+CHACHA20");
 	SSL_CTX_set_client_hello_cb(t->server, on_client_hello, NULL);
 	SSL_CTX_set_alpn_select_cb(t->server, on_alpn, NULL);
-	t->bare = OSSL_LIB_CTX_new();
-	MUST(t->bare != NULL && OSSL_PROVIDER_load(t->bare, "null") != NULL);
+	leaf_cert_init(&t->cert);
 	return t;
-}
-
-/* A key of OpenSSL's own older form; NULL: there is none. Deprecated, and the only one that X509_set_pubkey writes at once (OpenSSL 3.0). */
-static EVP_PKEY *plain_form(EVP_PKEY *k)
-{
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-	EC_KEY *ec = EVP_PKEY_get1_EC_KEY(k);
-	EVP_PKEY *p = EVP_PKEY_new();
-
-	MUST(p != NULL);
-	if (ec == NULL || EVP_PKEY_assign_EC_KEY(p, ec) != 1) {
-		EC_KEY_free(ec);
-		EVP_PKEY_free(p);
-		ERR_clear_error();
-		return NULL;
-	}
-	return p;
-#pragma GCC diagnostic pop
-}
-
-/*
- * A certificate of ca. d2i_X509 looks for a decoder of its public key, which takes OpenSSL 3.0 170 us of 180: all leaves have the
- * same one, that we know. Where there are no algorithms none is looked for, and the key is set. What comes out must be octet
- * by octet what came in; else it is read in the ordinary way.
- */
-static X509 *parse_leaf(const struct tls *t, const uint8_t *der, size_t n)
-{
-	const unsigned char *at = der;
-	X509 *x = t->leaf_public != NULL ? X509_new_ex(t->bare, NULL) : NULL;
-	unsigned char *again = NULL;
-	int len = -1;
-
-	if (x != NULL && d2i_X509(&x, &at, (long)n) != NULL && X509_set_pubkey(x, t->leaf_public) == 1)
-		len = i2d_X509(x, &again);
-	if (len < 0 || (size_t)len != n || memcmp(again, der, n) != 0) {
-		X509_free(x);
-		at = der;
-		x = d2i_X509(NULL, &at, (long)n);
-	}
-	OPENSSL_free(again);
-	if (x != NULL)
-		X509_get_extension_flags(x); /* here, where what is said of a missing SHA-1 for its fingerprint is taken away again */
-	ERR_clear_error();
-	return x;
 }
 
 /* One handshake with itself in memory: fetches every algorithm, loads error strings, seeds the generator. */
@@ -252,9 +205,8 @@ bool tls_set_leaf_key(struct tls *t, const uint8_t *der, size_t n)
 	if (k == NULL)
 		return false;
 	EVP_PKEY_free(t->leaf_key);
-	EVP_PKEY_free(t->leaf_public);
 	t->leaf_key = k;
-	t->leaf_public = plain_form(k);
+	leaf_cert_key(&t->cert, k);
 	/* leaves carry the key of the ca that minted them: after its restart all are minted anew */
 	for (unsigned i = 0; i < LEAF_BUCKETS; i++) {
 		for (struct leaf *l = t->leaves[i]; l != NULL; l = l->next) {
@@ -409,7 +361,7 @@ void tls_minted(struct tls *t, const struct ipc_msg *m)
 	if (l == NULL || !l->asking)
 		return;
 	answered(t, l);
-	x = a->status == MINT_OK ? parse_leaf(t, m->data + sizeof(*a), m->len - sizeof(*a)) : NULL;
+	x = a->status == MINT_OK ? leaf_cert_read(&t->cert, m->data + sizeof(*a), m->len - sizeof(*a), NULL) : NULL;
 	if (x != NULL || !leaf_usable(l)) { /* one that is valid is not given up because there is no other yet */
 		X509_free(l->x509);
 		l->x509 = x;

@@ -43,6 +43,8 @@ static struct {
 	char code[32]; /* of the last one */
 	struct key keys[KEYS_MAX];
 	unsigned keys_n;
+	int mark;       /* an octet that stands at the end of each response's content only; 0: none does */
+	unsigned whole; /* how many of them have reached a client: each has its record by then */
 } * C;
 
 static struct key *key_of(struct str method, struct str path)
@@ -324,6 +326,8 @@ static void check_wrote(struct pipe *p, const uint8_t *d, size_t n)
 		k = p->check = must_calloc(1, sizeof(*k));
 	if (!p->client)
 		h2 = p->h2 && p->name != NAME_P;
+	if (p->client && C->mark != 0 && memchr(d, C->mark, n) != NULL)
+		MUST(++C->whole == C->records);
 	if (p->client && !h2) {
 		no_secret_across(k, 0, d, n);
 		return;

@@ -243,6 +243,32 @@ static void thousand(void **state)
 	end(800);
 }
 
+/* However long the content is that comes at once: the last octet leaves behind the record. */
+static void recorded_before_it_ends(void **state)
+{
+	static char content[40000];
+	static const size_t lengths[] = { 1, 8192, 8193, 16384, 16385, 24577, sizeof(content) };
+
+	(void)state;
+	for (unsigned i = 0; i < 2 * sizeof(lengths) / sizeof(lengths[0]); i++) {
+		size_t n = lengths[i / 2];
+		struct pipe *p = begin(FLAG_H1_A, i % 2 == 1);
+		struct buf b = { 0 };
+
+		C->mark = '~';
+		content[n - 1] = '~';
+		step_request(p, 0);
+		buf_addf(&b, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", n);
+		buf_add(&b, content, n);
+		give(upstream(0), buf_data(&b), buf_len(&b));
+		world_settle();
+		assert_int_equal(C->whole, 1);
+		content[n - 1] = 0;
+		buf_fini(&b);
+		end(1);
+	}
+}
+
 static size_t origins(void)
 {
 	size_t n = 0;
@@ -294,6 +320,7 @@ int main(void)
 		cmocka_unit_test(content_never_comes),
 		cmocka_unit_test(upstream_never_answers),
 		cmocka_unit_test(silent_when_used_again),
+		cmocka_unit_test(recorded_before_it_ends),
 		cmocka_unit_test(thousand),
 		cmocka_unit_test(many_origins),
 	};
