@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <net/if.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -29,6 +30,8 @@ static const struct row {
 	[NETNS_DNS_UDP4] = { AF_INET, SOCK_DGRAM, false, NETNS_DNS_PORT },
 	[NETNS_DNS_UDP6] = { AF_INET6, SOCK_DGRAM, false, NETNS_DNS_PORT },
 };
+
+#define LOCAL_CONGESTION "reno" /* built into every kernel */
 
 static int on(int fd, int level, int name)
 {
@@ -60,6 +63,8 @@ static int make_socket(const struct row *r)
 	else
 		bad = bad || on(fd, SOL_IP, IP_PKTINFO) != 0;
 	bad = bad || bind(fd, v6 ? (struct sockaddr *)&a6 : (struct sockaddr *)&a4, v6 ? sizeof(a6) : sizeof(a4)) != 0;
+	/* what is accepted inherits it. Both ends are on this machine: nothing is gained by pacing (bbr), which costs timers and processor time */
+	bad = bad || (r->type == SOCK_STREAM && setsockopt(fd, SOL_TCP, TCP_CONGESTION, LOCAL_CONGESTION, sizeof(LOCAL_CONGESTION) - 1) != 0);
 	bad = bad || (r->type == SOCK_STREAM && (listen(fd, BACKLOG) != 0 || on(fd, SOL_SOCKET, SO_REUSEADDR) != 0));
 	if (!bad)
 		return fd;
@@ -115,6 +120,8 @@ int netns_setup(int sockets[NETNS_SOCKETS], bool *transparent, struct err *err)
 		if (sockets[i] < 0)
 			return err_errno(err, "cannot make the listening socket %s of the sandbox", netns_socket_kind[i]);
 	}
+	/* as above, for what the payload sends; always allowed, and a preference only */
+	sysctl_write("/proc/sys/net/ipv4/tcp_congestion_control", LOCAL_CONGESTION, &(struct err)ERR_INIT);
 	/* Own servers on any port; echo requests unanswered, or AnyIP would let every host in the world answer a ping. */
 	if (sysctl_write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0", err) < 0 || sysctl_write("/proc/sys/net/ipv4/icmp_echo_ignore_all", "1", err) < 0 ||
 	    (v6 && sysctl_write("/proc/sys/net/ipv6/icmp/echo_ignore_all", "1", err) < 0))

@@ -62,10 +62,18 @@ void buf_addu(struct buf *b, uint64_t v)
 	char t[20];
 	size_t i = sizeof(t);
 
-	do {
+	while (v >= 100) {
+		unsigned pair = (unsigned)(v % 100);
+
+		v /= 100;
+		t[--i] = (char)('0' + pair % 10);
+		t[--i] = (char)('0' + pair / 10);
+	}
+	if (v >= 10) {
 		t[--i] = (char)('0' + v % 10);
 		v /= 10;
-	} while (v);
+	}
+	t[--i] = (char)('0' + v);
 	buf_add(b, t + i, sizeof(t) - i);
 }
 

@@ -57,15 +57,16 @@ static size_t plain_run(const unsigned char *p, size_t n)
 	return i;
 }
 
-void jsonw_quote(struct buf *out, struct str s)
+/* What has something to escape. plain: octets at its front that have not. */
+static void quote(struct buf *out, struct str s, size_t plain)
 {
 	static const char hex[] = "0123456789abcdef";
 	const unsigned char *p = (const unsigned char *)s.p;
-	size_t i = 0, run = 0;
+	size_t i = plain, run = 0;
 
 	buf_room(out, s.n + 2);
 	buf_addc(out, '"');
-	while (s.n > 0 && (i += plain_run(p + i, s.n - i)) < s.n) {
+	for (; i < s.n; i += plain_run(p + i, s.n - i)) {
 		unsigned char c = p[i];
 		size_t k;
 
@@ -92,9 +93,33 @@ void jsonw_quote(struct buf *out, struct str s)
 		}
 		run = i;
 	}
-	if (s.n > 0)
-		buf_add(out, p + run, s.n - run);
+	buf_add(out, p + run, s.n - run);
 	buf_addc(out, '"');
+}
+
+/* to: room for two octets more than s has. Its end; NULL if there is something to escape, *plain octets further on. */
+static uint8_t *quote_plain(uint8_t *to, struct str s, size_t *plain)
+{
+	*plain = s.n > 0 ? plain_run((const unsigned char *)s.p, s.n) : 0;
+	if (*plain < s.n)
+		return NULL;
+	*to++ = '"';
+	if (s.n > 0)
+		memcpy(to, s.p, s.n);
+	to[s.n] = '"';
+	return to + s.n + 1;
+}
+
+void jsonw_quote(struct buf *out, struct str s)
+{
+	uint8_t *p = buf_room(out, s.n + 2), *end;
+	size_t plain;
+
+	end = quote_plain(p, s, &plain);
+	if (end != NULL)
+		buf_commit(out, (size_t)(end - p));
+	else
+		quote(out, s, plain);
 }
 
 static void sep(struct jsonw *w)
@@ -117,11 +142,8 @@ void jsonw_close(struct jsonw *w, char b)
 	w->need_comma = true;
 }
 
-void jsonw_key(struct jsonw *w, const char *key)
+static uint8_t *put_key(struct jsonw *w, uint8_t *to, const char *key, size_t n)
 {
-	size_t n = strlen(key);
-	uint8_t *p = buf_room(w->out, n + 4), *to = p;
-
 	if (w->need_comma)
 		*to++ = ',';
 	*to++ = '"';
@@ -129,16 +151,30 @@ void jsonw_key(struct jsonw *w, const char *key)
 	to += n;
 	*to++ = '"';
 	*to++ = ':';
-	buf_commit(w->out, (size_t)(to - p));
+	return to;
+}
+
+void jsonw_key_n(struct jsonw *w, const char *key, size_t n)
+{
+	uint8_t *p = buf_room(w->out, n + 4);
+
+	buf_commit(w->out, (size_t)(put_key(w, p, key, n) - p));
 	w->need_comma = false;
+}
+
+void jsonw_kstr_n(struct jsonw *w, const char *key, size_t n, struct str s)
+{
+	uint8_t *p = buf_room(w->out, n + s.n + 6), *to = put_key(w, p, key, n), *end;
+	size_t plain;
+
+	w->need_comma = true;
+	end = quote_plain(to, s, &plain);
+	buf_commit(w->out, (size_t)((end != NULL ? end : to) - p));
+	if (end == NULL)
+		quote(w->out, s, plain);
 }
 
 void jsonw_str(struct jsonw *w, struct str s) { sep(w); jsonw_quote(w->out, s); }
 void jsonw_u64(struct jsonw *w, uint64_t v) { sep(w); buf_addu(w->out, v); }
 void jsonw_bool(struct jsonw *w, bool v) { sep(w); buf_addz(w->out, v ? "true" : "false"); }
 void jsonw_null(struct jsonw *w) { sep(w); buf_addz(w->out, "null"); }
-
-void jsonw_kstr(struct jsonw *w, const char *key, struct str s) { jsonw_key(w, key); jsonw_str(w, s); }
-void jsonw_kz(struct jsonw *w, const char *key, const char *z) { jsonw_kstr(w, key, str_of(z)); }
-void jsonw_ku64(struct jsonw *w, const char *key, uint64_t v) { jsonw_key(w, key); jsonw_u64(w, v); }
-void jsonw_kopen(struct jsonw *w, const char *key, char b) { jsonw_key(w, key); jsonw_open(w, b); }

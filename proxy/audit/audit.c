@@ -12,8 +12,9 @@
  *            that it sent is read first; what is then still open becomes `worker_lost`. After a restart of this role
  *            the files in the directory tell what was open: requests of a sandbox that lives may go on in its worker, which
  *            copies them into its new file and says so by an empty RECORD; the others are lost.
- *   twice    A worker sends what was not acknowledged again on a new link. The uid of a record is a keyed hash of the
- *            message, so it is found in the log's tail; a request's id likewise. Nothing is written twice.
+ *   twice    A worker sends what was not acknowledged again on a new link. The uid of a record begins with a keyed hash of
+ *            its request's id, or of the whole message where it is of no request, so it is found in the log's tail. Nothing
+ *            is written twice.
  */
 #include <errno.h>
 #include <signal.h>
@@ -497,12 +498,13 @@ static void take_record(struct audit *a, struct box *b, const struct msg_record 
 	b->last = r->number;
 	want_flush(a);
 	clear_later(b, r->slot);
-	hash = of_sandbox(b->name, hash_bytes(r, sizeof(*r) + n));
 	request = is_request(fields, n, r->slot != INFLIGHT_NO_SLOT, &id);
-	if (idset_has_hash(&a->seen, hash) || (request && a->recorded.n > 0 && idset_has_hash(&a->recorded, request_of(b->name, id))))
+	/* a request's id is its own; what has none is known by all that it says */
+	hash = request ? request_of(b->name, id) : of_sandbox(b->name, hash_bytes(r, sizeof(*r) + n));
+	if (idset_has_hash(&a->seen, hash) || (request && idset_has_hash(&a->recorded, hash)))
 		return; /* it is in the log already: only told so */
 	if (request && b->left_expected)
-		idset_add_hash(&a->recorded, request_of(b->name, id));
+		idset_add_hash(&a->recorded, hash);
 	if (!request && folds_take(b->folds, fields, n, loop_now_ms(a->loop)))
 		return;
 	add(a, ORIGIN_WORKER, b->name, false, hash, fields, n);

@@ -45,7 +45,8 @@ static void load(struct fields *f, const uint8_t *p, size_t n)
 	uint64_t u;
 	bool bad = false;
 
-	memset(f, 0, sizeof(*f));
+	memset(f, 0, offsetof(struct fields, secrets));
+	f->secret_n = 0;
 	while (record_next(p, n, &off, &t, &s, &u, &bad)) {
 		if (t == REC_SECRET) {
 			if (f->secret_n < SECRETS_MAX)
@@ -143,7 +144,7 @@ static struct verdict_ids verdict_of(enum kind k, const struct fields *f)
 }
 
 /* Members that are always the same, as they stand in the line: our own text, no need to quote it anew for each record. */
-static void raw(struct jsonw *w, const char *members)
+static inline void raw(struct jsonw *w, const char *members)
 {
 	if (w->need_comma)
 		buf_addc(w->out, ',');
@@ -155,13 +156,16 @@ static void raw(struct jsonw *w, const char *members)
 
 /* --- parts --------------------------------------------------------------------------------------------------------- */
 
-static void opt(struct jsonw *w, const char *key, const struct fields *f, enum record_tag t)
+/* inline: of a key that is a literal the length is known */
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void opt(struct jsonw *w, const char *key, const struct fields *f, enum record_tag t)
 {
 	if (f->s[t].n > 0)
 		jsonw_kstr(w, key, f->s[t]);
 }
 
-static void put_if(struct jsonw *w, const char *key, const struct fields *f, enum record_tag t)
+INLINE void put_if(struct jsonw *w, const char *key, const struct fields *f, enum record_tag t)
 {
 	if (f->u[t] == 0)
 		return;
@@ -169,7 +173,7 @@ static void put_if(struct jsonw *w, const char *key, const struct fields *f, enu
 	jsonw_bool(w, true);
 }
 
-static void optu(struct jsonw *w, const char *key, const struct fields *f, enum record_tag t)
+INLINE void optu(struct jsonw *w, const char *key, const struct fields *f, enum record_tag t)
 {
 	if (f->has[t])
 		jsonw_ku64(w, key, f->u[t]);

@@ -45,7 +45,8 @@ struct placeholders {
 	uint32_t *go; /* node_n x classes; ENDS: a pattern ends there, or in a suffix of it */
 	unsigned classes;
 	uint8_t class_of[256]; /* 0: occurs nowhere */
-	size_t shortest;       /* pattern; the window */
+	size_t shortest;       /* pattern: no text that has less octets holds one */
+	size_t window;         /* as much of it as is looked at from its end */
 	uint8_t *skip;         /* classes x classes: how far the window may move when it ends in these two */
 };
 
@@ -118,9 +119,9 @@ static void add_forms(struct placeholders *s, unsigned which)
 /* The pattern that ends in a node of its own depth is spelt by the way there. */
 static void spell_skips(struct placeholders *s, uint32_t at, size_t depth, unsigned before)
 {
-	for (unsigned c = 0; c < s->classes && depth < s->shortest; c++) {
+	for (unsigned c = 0; c < s->classes && depth < s->window; c++) {
 		uint32_t to = s->go[(size_t)at * s->classes + c];
-		uint8_t *skip = &s->skip[(size_t)before * s->classes + c], left = (uint8_t)(s->shortest - 1 - depth);
+		uint8_t *skip = &s->skip[(size_t)before * s->classes + c], left = (uint8_t)(s->window - 1 - depth);
 
 		if (to == 0)
 			continue;
@@ -133,11 +134,12 @@ static void spell_skips(struct placeholders *s, uint32_t at, size_t depth, unsig
 /* While the transitions are the patterns' own only. */
 static void make_skips(struct placeholders *s)
 {
-	s->shortest = WINDOW_MAX;
+	s->shortest = SIZE_MAX;
 	for (uint32_t k = 0; k < s->pat_n; k++)
 		s->shortest = s->pat[k].len < s->shortest ? s->pat[k].len : s->shortest;
+	s->window = s->shortest < WINDOW_MAX ? s->shortest : WINDOW_MAX;
 	s->skip = must_malloc((size_t)s->classes * s->classes);
-	memset(s->skip, (int)s->shortest - 1, (size_t)s->classes * s->classes);
+	memset(s->skip, (int)s->window - 1, (size_t)s->classes * s->classes);
 	spell_skips(s, 0, 0, 0);
 }
 
@@ -311,7 +313,7 @@ static void watch_octet(struct placeholder_watch *w, const struct placeholders *
 /* From i on, where no pattern has begun: the next place where one could begin, or end if none can be whole before it. */
 static size_t skip_to(const struct placeholders *s, const char *p, size_t i, size_t end)
 {
-	const size_t window = s->shortest;
+	const size_t window = s->window;
 
 	while (end - i >= window) {
 		const uint8_t *last = (const uint8_t *)p + i + window - 2;
@@ -362,7 +364,7 @@ void placeholders_find(const struct placeholders *s, struct str text, placeholde
 {
 	struct placeholder_watch w = { 0 };
 
-	if (placeholders_count(s) > 0)
+	if (placeholders_count(s) > 0 && text.n >= s->shortest) /* an escape is never shorter than what it stands for */
 		watch(&w, s, text, &(struct found){ fn, arg, text.p });
 }
 

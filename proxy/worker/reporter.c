@@ -252,7 +252,8 @@ static void finish_slot(struct reporter *r, uint32_t slot, const struct buf *fie
 	struct inflight_slot *s = &r->slots[slot];
 	uint16_t *len = &r->len[slot];
 	struct buf outcome = { 0 };
-	size_t off = outcome_at(fields);
+	/* most begin with what the slot holds since its request began; what audit may have written there instead is only compared */
+	size_t off = *len > 0 && *len <= buf_len(fields) && memcmp(s->fields, buf_data(fields), *len) == 0 ? *len : outcome_at(fields);
 	enum record_tag t;
 	struct str v;
 	uint64_t u;
