@@ -330,7 +330,7 @@ static void on_sweep(struct timer *t)
 	}
 	if (memcmp(&w->counts, &w->counts_told, sizeof(w->counts)) != 0)
 		tell_counts(w);
-	websockets_decide_again(w); /* a rule may hold until a date */
+	clients_decide_again(w); /* a rule may hold until a date */
 	client_sweep(w);
 	upstreams_sweep(w->ups);
 	names_tick(w->names);
