@@ -58,7 +58,7 @@ struct msg_sandbox {
 	uint32_t flags;
 	uint8_t listeners;   /* how many */
 	uint8_t kinds[MSG_LISTENERS_MAX]; /* enum listener_kind, in descriptor order */
-	uint8_t boundary;    /* 1: its table comes behind the policy's */
+	uint8_t boundaries;  /* how many; their tables come behind the policy's */
 	uint8_t meter;       /* 1, to a worker: the memory of its counters comes next */
 	uint8_t pad[1];
 	char name[MSG_NAME_MAX];   /* NUL-terminated */

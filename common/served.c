@@ -104,12 +104,12 @@ static void take_sandbox(struct served_set *set, struct ipc *sup, const struct i
 	const char *wrong = NULL;
 	struct table *table;
 
-	if (m->fd_n < 1) {
+	if (m->fd_n < 1u + b->boundaries) {
 		wrong = "its table is missing";
 	} else if (served_table(s, b->generation) != NULL) {
 		ipc_send(sup, MSG_SANDBOX_OK, b->generation, 0, &ref, sizeof(ref), NULL, 0); /* known already */
 		return;
-	} else if (table_open_within(&table, m->fds[0], b->boundary && m->fd_n > 1 ? m->fds[1] : -1, &err) < 0) {
+	} else if (table_open_within(&table, m->fds[0], m->fds + 1, b->boundaries, &err) < 0) {
 		wrong = err.text;
 	} else {
 		s->flags = b->flags;

@@ -109,6 +109,7 @@ struct schema_rows load_rows_git(void);
 struct schema_rows load_rows_body(void);
 struct schema_rows load_rows_value(void);
 struct schema_rows load_rows_valid(void);
+struct schema_rows load_rows_tunnel(void);
 struct schema_rows load_rows_tls(void);
 struct schema_rows load_rows_paths(void);
 struct schema_rows load_rows_dest(void);

@@ -246,9 +246,36 @@ static void on_paths(void *arg, const struct schema_row *row, const struct schem
 
 /* --- rules --------------------------------------------------------------------------------------------------------- */
 
+struct tunnel_ctx {
+	struct load *l;
+	struct pol_rule *r;
+};
+
+static void on_tunnel(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	if (!v->truth)
+		ERROR_AT(((struct tunnel_ctx *)arg)->l, v->node, "`tunnel: false` allows nothing: leave `allow` out");
+}
+
+static void on_tunnel_valid(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct tunnel_ctx *c = arg;
+
+	(void)row;
+	load_valid(c->l, v->node, c->r);
+}
+
+static const struct schema_row tunnel_rows[] = {
+	{ "tunnel", SCHEMA_BOOL, true, on_tunnel, "`allow` is a list of rules, or `tunnel`, or { tunnel: true, valid: { from, until } }", 0, 0 },
+	{ "valid", SCHEMA_MAP, false, on_tunnel_valid, NULL, 0, 0 },
+};
+struct schema_rows load_rows_tunnel(void) { return (struct schema_rows){ SCHEMA_ROWS(tunnel_rows) }; }
+
 /* One rule without a path, of a method that no request has: a connection, as `decide` sees it. */
 static void allow_tunnel(struct dest_ctx *c, const struct yaml_node *n)
 {
+	struct tunnel_ctx t = { .l = c->l };
 	struct pol_rule *r;
 
 	if (!c->proto.tunnel) {
@@ -262,6 +289,9 @@ static void allow_tunnel(struct dest_ctx *c, const struct yaml_node *n)
 	r->pattern = STR("*");
 	r->source = load_source(c->l, n);
 	r->at = place_of(c->l, n);
+	t.r = r;
+	if (n->kind == YAML_MAP)
+		schema_parse(c->l->d, n, "`allow` of a tunnel", SCHEMA_ROWS(tunnel_rows), &t);
 	c->proto.rules = r;
 	c->proto.rule_n = 1;
 	c->allows_tunnel = true;
@@ -273,7 +303,7 @@ static void load_rules(struct dest_ctx *c, const struct schema_value *v, const c
 	struct pol_dest *d = &c->proto;
 	struct pol_rule *rules;
 
-	if (!deny && v->node->kind == YAML_TEXT && str_eq(v->node->text, STR("tunnel"))) {
+	if (!deny && ((v->node->kind == YAML_TEXT && str_eq(v->node->text, STR("tunnel"))) || yaml_get(v->node, "tunnel") != NULL)) {
 		allow_tunnel(c, v->node);
 		return;
 	}

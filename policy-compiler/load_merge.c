@@ -157,6 +157,14 @@ static void merge_rules(struct load *l, struct pol_dest *x, const struct pol_des
 	x->rule_n = n;
 }
 
+static bool same_window(const struct pol_dest *x, const struct pol_dest *y)
+{
+	static const struct pol_cond always;
+	const struct pol_cond *a = x->rule_n > 0 && x->rules[0].cond != NULL ? x->rules[0].cond : &always, *b = y->rule_n > 0 && y->rules[0].cond != NULL ? y->rules[0].cond : &always;
+
+	return a->from_s == b->from_s && a->until_s == b->until_s;
+}
+
 static void merge(struct load *l, struct pol_dest *x, const struct pol_dest *y)
 {
 	if (x->tunnel != y->tunnel) {
@@ -166,8 +174,10 @@ static void merge(struct load *l, struct pol_dest *x, const struct pol_dest *y)
 	merge_scalars(l, x, y);
 	merge_lists(l, x, y);
 	merge_injects(l, x, y);
-	if (!x->tunnel) /* both say the one rule that it has */
+	if (!x->tunnel)
 		merge_rules(l, x, y);
+	else if (!same_window(x, y)) /* else both say the one rule that it has */
+		load_error(l, x->at, "the tunnel to %s is open at another time (`valid`) at %s: write one of them, or the same at both", x->host.text, load_there(l, y->at, x->at));
 	x->acknowledged = x->acknowledged || y->acknowledged;
 	load_limits_unite(l->a, &x->limits, &y->limits);
 	x->port_written = x->port_written || y->port_written;

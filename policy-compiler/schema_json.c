@@ -12,7 +12,7 @@
 enum shape { SHAPE_MAP = 0,
 	     SHAPE_LIST_OF,
 	     SHAPE_MAP_OF,
-	     SHAPE_RULES,
+	     SHAPE_RULES, SHAPE_RULES_OR_TUNNEL,
 	     SHAPE_VALUES,
 	     SHAPE_VALUES_OR_NONE,
 	     SHAPE_TEXTS,
@@ -30,6 +30,7 @@ static const struct map {
 	{ "rule", load_rows_rule },
 	{ "value", load_rows_value },
 	{ "valid", load_rows_valid },
+	{ "tunnel", load_rows_tunnel },
 	{ "body", load_rows_body },
 	{ "graphql", load_rows_graphql },
 	{ "mcp", load_rows_mcp },
@@ -63,7 +64,7 @@ static const struct link {
 	{ "destination", "tls", SHAPE_MAP, "tls" },
 	{ "destination", "paths", SHAPE_MAP, "paths" },
 	{ "destination", "limits", SHAPE_MAP, "limits" },
-	{ "destination", "allow", SHAPE_RULES, NULL },
+	{ "destination", "allow", SHAPE_RULES_OR_TUNNEL, "tunnel" },
 	{ "destination", "deny", SHAPE_RULES, NULL },
 	{ "destination", "inject", SHAPE_LIST_OF, "inject" },
 	{ "inject", "env", SHAPE_TEXT_OR_MAP, NULL },
@@ -71,6 +72,7 @@ static const struct link {
 	{ "rule", "headers", SHAPE_VALUES, NULL },
 	{ "rule", "body", SHAPE_BODY, NULL },
 	{ "rule", "valid", SHAPE_MAP, "valid" },
+	{ "tunnel", "valid", SHAPE_MAP, "valid" },
 	{ "rule", "limits", SHAPE_MAP, "limits" },
 	{ "value", "equals", SHAPE_TEXTS, NULL },
 	{ "value", "matches", SHAPE_TEXTS, NULL },
@@ -179,6 +181,13 @@ static void put_shape(struct jsonw *w, const struct link *l)
 		break;
 	case SHAPE_RULES:
 		put_list_of(w, "rule_or_text");
+		break;
+	case SHAPE_RULES_OR_TUNNEL:
+		any_of(w);
+		put_words(w, "tunnel");
+		put_ref(w, l->to);
+		put_list_of(w, "rule_or_text");
+		end_any_of(w);
 		break;
 	case SHAPE_VALUES:
 		put_map_of(w, "value_or_text");

@@ -185,7 +185,7 @@ static json_t *ask(int fd, const struct buf *text, const int *fds, unsigned fd_n
 		cm->cmsg_len = CMSG_LEN(sizeof(int) * fd_n);
 		memcpy(CMSG_DATA(cm), fds, sizeof(int) * fd_n);
 	}
-	if (sendmsg(fd, &mh, MSG_NOSIGNAL) < 0) {
+	if (sendmsg(fd, &mh, MSG_NOSIGNAL) < 0 && errno != EPIPE) { /* who hangs up may have said why */
 		err_set(err, ECONNRESET, "the gateway does not listen: %s", strerror(errno));
 		return NULL;
 	}
@@ -198,6 +198,8 @@ static json_t *ask(int fd, const struct buf *text, const int *fds, unsigned fd_n
 			return NULL;
 		}
 		n = recv(fd, in, MESSAGE_MAX, 0);
+		if (n < 0 && errno == ECONNRESET) /* it is gone, and what it had said comes behind that */
+			n = recv(fd, in, MESSAGE_MAX, 0);
 		if (n <= 0) {
 			err_set(err, ECONNRESET, "the gateway closed the connection");
 			return NULL;
@@ -225,6 +227,13 @@ static int hello(int fd, struct err *err)
 	buf_fini(&b);
 	if (o == NULL)
 		return -1;
+	if (json_object_get(o, "error") != NULL) {
+		const char *text = json_string_value(json_object_get(json_object_get(o, "error"), "message"));
+
+		err_set(err, EACCES, "the gateway refuses this caller: %s", text != NULL ? text : "no reason given");
+		json_decref(o);
+		return -1;
+	}
 	if (json_integer_value(json_object_get(o, "v")) != 1) {
 		json_decref(o);
 		return err_set(err, EPROTO, "the gateway speaks another version of the control protocol");

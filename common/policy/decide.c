@@ -276,10 +276,11 @@ static void decide_alone(const struct table *t, const struct dest *d, const stru
 
 /* --- within a boundary --------------------------------------------------------------------------------------------- */
 
+/* What this one says by itself, whatever other boundaries there are. */
 static void decide_of(const struct table *boundary, const struct facts *f, struct decision *o)
 {
 	struct dest d;
-	int found = table_find(boundary, f->scheme, f->host, f->port, &d);
+	int found = table_find_unbounded(boundary, f->scheme, f->host, f->port, &d);
 
 	decide_alone(boundary, found == 1 ? &d : NULL, f, o);
 	if (found < 0)
@@ -304,28 +305,14 @@ static void methods_within(const struct table *boundary, const struct facts *f, 
 	o->allowed_n = n;
 }
 
-void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *o)
+/* *o allows, or asks; the boundary has its word too. */
+static void bounded(const struct table *boundary, unsigned level, const struct facts *f, struct decision *o)
 {
-	const struct table *boundary = table_boundary(t);
 	struct decision b;
 
-	decide_alone(t, d, f, o);
-	if (boundary == NULL)
-		return;
-	if (d == NULL) {
-		struct dest own;
-
-		o->by_boundary = table_find_unbounded(t, f->scheme, f->host, f->port, &own) == 1;
-		return;
-	}
-	if (o->why != DECIDE_ALLOWED && o->why != DECIDE_LOOK) {
-		methods_within(boundary, f, o);
-		return;
-	}
-	methods_within(boundary, f, o);
 	decide_of(boundary, f, &b);
 	if (b.why == DECIDE_ALLOWED) {
-		o->boundary_rule_no = b.rule_no;
+		o->boundary_rule_no[level] = b.rule_no;
 	} else if (b.why != DECIDE_LOOK) {
 		*o = b;
 		o->by_boundary = true;
@@ -338,15 +325,42 @@ void decide(const struct table *t, const struct dest *d, const struct facts *f, 
 	}
 }
 
+void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *o)
+{
+	const struct table *b = table_boundary(t);
+	unsigned level = 0;
+
+	decide_alone(t, d, f, o);
+	if (b == NULL)
+		return;
+	if (d == NULL) {
+		struct dest own;
+
+		o->by_boundary = table_find_unbounded(t, f->scheme, f->host, f->port, &own) == 1;
+		return;
+	}
+	for (; b != NULL; b = table_boundary(b))
+		methods_within(b, f, o);
+	for (b = table_boundary(t); b != NULL && (o->why == DECIDE_ALLOWED || o->why == DECIDE_LOOK); b = table_boundary(b))
+		bounded(b, level++, f, o);
+}
+
 bool decide_boundary(const struct table *t, const struct facts *f, struct decision *o)
 {
-	const struct table *boundary = table_boundary(t);
+	unsigned level = 0;
 
-	if (boundary == NULL)
-		return true;
-	decide_of(boundary, f, o);
-	o->by_boundary = true;
-	return o->verdict == VERDICT_ALLOW;
+	for (const struct table *b = table_boundary(t); b != NULL; b = table_boundary(b)) {
+		struct decision one;
+
+		decide_of(b, f, &one);
+		if (one.verdict != VERDICT_ALLOW) {
+			*o = one;
+			o->by_boundary = true;
+			return false;
+		}
+		o->boundary_rule_no[level++] = one.rule_no;
+	}
+	return true;
 }
 
 bool decide_tunnel(const struct table *t, enum scheme scheme, struct str host, uint16_t port, uint64_t now_s, struct dest *d, struct decision *o)

@@ -15,7 +15,7 @@ struct decision {
 	struct str rule;   /* id of the rule that decided, or empty */
 	uint32_t rule_no;  /* ALLOWED: its number in the destination, for dest_rate */
 	bool by_boundary;  /* it is the boundary that refuses: rule and source are its */
-	uint32_t boundary_rule_no; /* ALLOWED within a boundary: as rule_no, there */
+	uint32_t boundary_rule_no[TABLE_BOUNDARIES_MAX]; /* ALLOWED within boundaries: as rule_no, in each of them */
 	struct str source; /* FILE:LINE of it, or of the destination */
 	enum body_need need; /* DECIDE_LOOK */
 	enum body_need deny_need; /* DECIDE_NO_RULE: of deny rules that would have to see the content to say that they do not match */
@@ -24,7 +24,7 @@ struct decision {
 };
 /* d: as table_find gave it for the scheme, host and port of f, or NULL when it found none. Denies of other matching destinations are found through t, and so is its boundary: what passes passes both. */
 void decide(const struct table *t, const struct dest *d, const struct facts *f, struct decision *out);
-/* What the boundary alone says; true when it lets it pass, or there is none. */
+/* What the boundaries alone say; true when they let it pass, or there are none. out: who refuses, or their boundary_rule_no. */
 bool decide_boundary(const struct table *t, const struct facts *f, struct decision *out);
 /*
  * A connection whose octets pass unread: by protocol tcp, or with scheme https by passing TLS through. True when a destination of

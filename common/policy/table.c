@@ -172,19 +172,25 @@ fail:
 	return -1;
 }
 
-int table_open_within(struct table **out, int fd, int boundary_fd, struct err *err)
+int table_open_within(struct table **out, int fd, const int *boundary_fds, unsigned n, struct err *err)
 {
-	struct table *boundary;
+	struct table *last;
 
+	if (n > TABLE_BOUNDARIES_MAX)
+		return err_set(err, EINVAL, "too many boundaries");
 	if (table_open(out, fd, err) < 0)
 		return -1;
-	if (boundary_fd < 0)
-		return 0;
-	if (table_open(&boundary, boundary_fd, err) < 0) {
-		table_free(*out);
-		return -1;
+	last = *out;
+	for (unsigned i = 0; i < n; i++) {
+		struct table *boundary;
+
+		if (table_open(&boundary, boundary_fds[i], err) < 0) {
+			table_free(*out);
+			return -1;
+		}
+		table_bind(last, boundary);
+		last = boundary;
 	}
-	table_bind(*out, boundary);
 	return 0;
 }
 
@@ -389,7 +395,9 @@ int table_find(const struct table *t, enum scheme scheme, struct str host, uint1
 	struct dest bound;
 	int r = table_find_unbounded(t, scheme, host, port, out);
 
-	return r == 1 && t->boundary != NULL ? table_find_unbounded(t->boundary, scheme, host, port, &bound) : r;
+	for (const struct table *b = t->boundary; r == 1 && b != NULL; b = b->boundary)
+		r = table_find_unbounded(b, scheme, host, port, &bound);
+	return r;
 }
 
 struct broader {

@@ -11,6 +11,7 @@
 #include "template.h"
 
 #define TABLE_DIGEST_LEN 32
+#define TABLE_BOUNDARIES_MAX 3 /* what a sandbox's caller narrows with, its policy folder's, the gateway's or the run's */
 #define SECRET_REFRESH_MAX_S 86400u
 struct table;
 
@@ -22,11 +23,11 @@ struct table;
 int table_check(const uint8_t *p, size_t n, uint8_t digest[TABLE_DIGEST_LEN], struct err *err);
 /* Opens a table that was checked, by descriptor (works with open* forbidden: see table.c). The descriptor stays the caller's. */
 int table_open(struct table **out, int fd, struct err *err);
-int table_open_within(struct table **out, int fd, int boundary_fd, struct err *err); /* the same within a boundary; -1: there is none */
-void table_free(struct table *t); /* and its boundary */
-/* From now on what passes must pass the boundary too (decide), whose destinations and addresses bound this one's. Taken. */
+int table_open_within(struct table **out, int fd, const int *boundary_fds, unsigned n, struct err *err); /* the same within boundaries, n of them at most TABLE_BOUNDARIES_MAX */
+void table_free(struct table *t); /* and its boundaries */
+/* From now on what passes must pass the boundary too (decide), whose destinations bound this one's. Taken. One more is bound to the last. */
 void table_bind(struct table *t, struct table *boundary);
-const struct table *table_boundary(const struct table *t); /* or NULL */
+const struct table *table_boundary(const struct table *t); /* the first, whose own is the next; or NULL */
 
 struct str table_name(const struct table *t);   /* policy name */
 const uint8_t *table_digest(const struct table *t);
@@ -90,7 +91,7 @@ struct dest {
 };
 /*
  * 1 found: of the destinations that have this scheme and port and whose host is or stands for `host`, the most specific one,
- * which decides (exact, "pre*" by longer literal, "*", "**" by longer suffix). 0 none, also when the boundary has none;
+ * which decides (exact, "pre*" by longer literal, "*", "**" by longer suffix). 0 none, also when a boundary has none;
  * -1 damaged. host is canonical.
  */
 int table_find_unbounded(const struct table *t, enum scheme scheme, struct str host, uint16_t port, struct dest *out); /* whatever the boundary has */

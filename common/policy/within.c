@@ -382,3 +382,40 @@ unsigned table_within(const struct table *t, const struct table *boundary, void 
 	sandbox(&w);
 	return w.n;
 }
+
+/* --- what only narrows --------------------------------------------------------------------------------------------- */
+
+static bool on_narrowing(void *arg, const struct dest *d)
+{
+	struct within *w = arg;
+	const struct {
+		bool has;
+		const char *what;
+	} more[] = {
+		{ dest_addresses_listed(d), "`addresses`" },
+		{ d->connect_ip.family != 0, "`connect`" },
+		{ d->has_ca, "`tls.ca`" },
+		{ d->tunnel, "a tunnel" },
+		{ d->has_inject, "`inject`" },
+	};
+	struct str host = dest_host(d);
+
+	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
+		if (more[i].has)
+			out(w, d->source, "%.*s has %s", S(host), more[i].what);
+	return true;
+}
+
+unsigned table_narrows(const struct table *t, void (*say)(void *arg, struct str source, const char *text), void *arg)
+{
+	struct within w = { .t = t, .say = say, .arg = arg };
+	struct secret_decl s;
+
+	if (!table_dest_each(t, on_narrowing, &w))
+		out(&w, STR_NONE, "the table is damaged");
+	for (unsigned i = 0; i < table_secret_count(t) && table_secret(t, i, &s); i++)
+		out(&w, STR_NONE, "it names the secret `%.*s`", S(s.name));
+	if (table_observe_until(t) > 0)
+		out(&w, STR_NONE, "it has `mode: observe`");
+	return w.n;
+}

@@ -10,4 +10,9 @@
 
 /* say: one text for each thing that does not, and FILE:LINE of what says it. How many there are; none: it lies within. */
 unsigned table_within(const struct table *t, const struct table *boundary, void (*say)(void *arg, struct str source, const char *text), void *arg);
+/*
+ * Whether a table that is to narrow another, as a boundary does, says nothing but what narrows: no secret, address, `connect`,
+ * CA or tunnel, nor that it observes. say and the result as above.
+ */
+unsigned table_narrows(const struct table *t, void (*say)(void *arg, struct str source, const char *text), void *arg);
 #endif

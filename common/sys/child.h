@@ -8,7 +8,7 @@
 #include "../msg.h"
 
 #define ROLE_LINK_FD 3
-#define CHILD_EXTRA_MAX 3
+#define CHILD_EXTRA_MAX 5
 struct child {
 	pid_t pid;
 	int pidfd; /* readable when it has ended */

@@ -10,7 +10,7 @@
 
 #include "loop.h"
 
-#define IPC_FDS_MAX 12
+#define IPC_FDS_MAX 14
 #define IPC_PAYLOAD_MAX 49152
 struct ipc_msg {
 	uint16_t type;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks one table, whether it lies within a boundary's, if there is one, and whether its secrets come from where the
- * configuration lets them, and ends. It is thrown away afterwards: whatever a crafted file does to it, all it can say is a
- * digest and a signer (64 octets on its link; the signer is zeros when there is none), a longer text about what goes beyond
- * the boundary or the configuration, or nothing; all but the digest are refusals. Its descriptors: the table, the boundary or
- * an empty file, the rules of sources.
+ * Checks one table, whether it lies within the boundaries that there are, whether its secrets come from where the
+ * configuration lets them, and whether what is to narrow it does nothing else, and ends. It is thrown away afterwards: whatever
+ * a crafted file does to it, all it can say is a digest and a signer (64 octets on its link; the signer is zeros when there is
+ * none), a longer text about what goes beyond a boundary or the configuration, or nothing; all but the digest are refusals.
+ * Its descriptors: the table, the rules of sources, the narrowing table, two boundaries; an empty file stands for none.
  */
 #include <openssl/crypto.h>
 #include <sys/mman.h>
@@ -97,16 +97,28 @@ static bool read_rules(int fd, char text[SOURCES_RULES_MAX], struct str *rules)
 	return true;
 }
 
+/* The table in fd, unless the file is empty: 1, or 0. -1: it is damaged. */
+static int given(int fd, struct table **t)
+{
+	uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN] = { 0 };
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return -1;
+	return st.st_size == 0 ? 0 : check(fd, t, said) < 0 ? -1 : 1;
+}
+
 int checker_main(int fd)
 {
-	static struct words w = { .text = "the policy goes beyond the boundary: " }, from = { .text = "the gateway's configuration does not let this policy have its secrets (gateway.yaml: sources): " };
+	static struct words w = { .text = "the policy goes beyond the boundary: " }, from = { .text = "the gateway's configuration does not let this policy have its secrets (gateway.yaml: sources): " },
+			    more = { .text = "a policy that is brought to narrow an installed one does nothing else: " };
 	static char room[SOURCES_RULES_MAX];
 	struct str rules;
 	struct confine c = { .dir_fd = -1 };
 	struct err err = ERR_INIT;
-	uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN], other[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN];
-	struct table *t, *boundary;
-	struct stat st;
+	uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN];
+	struct table *t, *other;
+	int is;
 
 	log_title("checker");
 	/* the digest must not look for a configuration file behind the walls */
@@ -116,18 +128,21 @@ int checker_main(int fd)
 		log_error("cannot confine itself: %s", err.text);
 		return 1;
 	}
-	if (check(fd, &t, said) < 0)
-		return 1;
-	if (fstat(fd + 1, &st) != 0 || !read_rules(fd + 2, room, &rules))
+	if (check(fd, &t, said) < 0 || !read_rules(fd + 1, room, &rules))
 		return 1;
 	from.n = from.begin = strlen(from.text);
 	if (sources_check(rules, t, say, &from) > 0)
 		return refused(&from);
-	if (st.st_size > 0) { /* a boundary came with it */
-		if (check(fd + 1, &boundary, other) < 0)
+	if ((is = given(fd + 2, &other)) < 0)
+		return 1;
+	more.n = more.begin = strlen(more.text);
+	if (is > 0 && table_narrows(other, say, &more) > 0)
+		return refused(&more);
+	w.n = w.begin = strlen(w.text);
+	for (int i = 3; i < 5; i++) {
+		if ((is = given(fd + i, &other)) < 0)
 			return 1;
-		w.n = w.begin = strlen(w.text);
-		if (table_within(t, boundary, say, &w) > 0)
+		if (is > 0 && table_within(t, other, say, &w) > 0)
 			return refused(&w);
 	}
 	return write(ROLE_LINK_FD, said, sizeof(said)) == (ssize_t)sizeof(said) ? 0 : 1;

@@ -291,7 +291,7 @@ static bool observes(struct exchange *x, const struct facts *f)
 	x->decision.verdict = VERDICT_ALLOW;
 	x->decision.allowed_n = 0;
 	x->decision.rule_no = UINT32_MAX;
-	x->decision.boundary_rule_no = b.rule_no;
+	memcpy(x->decision.boundary_rule_no, b.boundary_rule_no, sizeof(b.boundary_rule_no));
 	return true;
 }
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#define OF_BOUNDARY 0x9e3779b97f4a7c15u /* a boundary's counters are not the policy's, whatever both say */
+#define OF_BOUNDARY UINT64_C(0x9e3779b97f4a7c15) /* a boundary's counters are not the policy's or another's, whatever they say */
 
 static uint64_t now_of(const struct exchange *x) { return loop_now_ms(x->loop); }
 
@@ -36,7 +36,8 @@ static void reached(const struct exchange *x, const struct exchange_rate *r, uin
 
 /* --- what applies -------------------------------------------------------------------------------------------------- */
 
-static unsigned gather_from(struct exchange *x, const struct dest *d, uint32_t rule, bool boundary, struct exchange_rate *to)
+/* level 0: the policy's; else which boundary's. */
+static unsigned gather_from(struct exchange *x, const struct dest *d, uint32_t rule, unsigned level, struct exchange_rate *to)
 {
 	struct rate r;
 	unsigned n = 0;
@@ -45,7 +46,7 @@ static unsigned gather_from(struct exchange *x, const struct dest *d, uint32_t r
 		if ((r.rule != rule && r.rule != UINT32_MAX) || r.kind > RATE_USES)
 			continue;
 		if (to != NULL)
-			to[n] = (struct exchange_rate){ .key = boundary ? r.key ^ OF_BOUNDARY : r.key, .amount = r.amount, .window_s = r.window_s, .kind = (uint8_t)r.kind, .boundary = boundary };
+			to[n] = (struct exchange_rate){ .key = r.key ^ OF_BOUNDARY * level, .amount = r.amount, .window_s = r.window_s, .kind = (uint8_t)r.kind, .boundary = level > 0 };
 		n++;
 	}
 	(void)x;
@@ -54,21 +55,26 @@ static unsigned gather_from(struct exchange *x, const struct dest *d, uint32_t r
 
 static void gather(struct exchange *x)
 {
-	const struct table *boundary = table_boundary(x->table);
-	struct dest b;
-	bool bounded = boundary != NULL && table_find(boundary, x->scheme, str_mk(x->chost.text, x->chost.len), x->port, &b) == 1;
-	unsigned n = gather_from(x, &x->dest, x->decision.rule_no, false, NULL);
+	struct dest of[TABLE_BOUNDARIES_MAX];
+	bool has[TABLE_BOUNDARIES_MAX];
+	unsigned n = gather_from(x, &x->dest, x->decision.rule_no, 0, NULL), levels = 0;
 
-	if (bounded)
-		n += gather_from(x, &b, x->decision.boundary_rule_no, true, NULL);
+	for (const struct table *b = table_boundary(x->table); b != NULL && levels < TABLE_BOUNDARIES_MAX; b = table_boundary(b), levels++) {
+		has[levels] = table_find_unbounded(b, x->scheme, str_mk(x->chost.text, x->chost.len), x->port, &of[levels]) == 1;
+		if (has[levels])
+			n += gather_from(x, &of[levels], x->decision.boundary_rule_no[levels], 1 + levels, NULL);
+	}
 	x->rates = n > 0 ? arena_alloc(&x->arena, n * sizeof(*x->rates)) : NULL;
-	x->rate_n = n > 0 ? gather_from(x, &x->dest, x->decision.rule_no, false, x->rates) : 0;
-	if (bounded && n > 0)
-		x->rate_n += gather_from(x, &b, x->decision.boundary_rule_no, true, x->rates + x->rate_n);
+	x->rate_n = n > 0 ? gather_from(x, &x->dest, x->decision.rule_no, 0, x->rates) : 0;
 	x->limits = dest_limits_of_rule(&x->dest, x->decision.rule_no);
-	if (bounded) {
-		struct dest_limits l = dest_limits_of_rule(&b, x->decision.boundary_rule_no);
+	for (unsigned i = 0; i < levels; i++) {
+		struct dest_limits l;
 
+		if (!has[i])
+			continue;
+		if (n > 0)
+			x->rate_n += gather_from(x, &of[i], x->decision.boundary_rule_no[i], 1 + i, x->rates + x->rate_n);
+		l = dest_limits_of_rule(&of[i], x->decision.boundary_rule_no[i]);
 		x->limits = dest_limits_both(&x->limits, &l);
 	}
 }

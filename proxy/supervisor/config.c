@@ -2,6 +2,8 @@
 /* gateway.yaml: what the operator sets. Everything has a default; an unknown key is an error, never ignored. */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,12 +269,71 @@ static void on_dir(void *arg, const struct schema_row *row, const struct schema_
 	take_path(l, v, l->c->folders[l->c->folder_n].path);
 }
 
+static void on_folder_boundary(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct config_load *l = arg;
+
+	(void)row;
+	take_path(l, v, l->c->folders[l->c->folder_n].boundary);
+}
+
+/* The number of a user or group, which is a name or a number. */
+static bool take_id(struct config_load *l, const struct yaml_node *at, bool group, uint32_t *out)
+{
+	const char *what = group ? "group" : "user";
+	char name[256];
+	uint64_t n;
+
+	if (str_u64(at->text, UINT64_MAX, &n)) {
+		if (n >= UINT32_MAX) {
+			diag_error(l->d, at->line, at->col, "%.*s is no number of a %s: 0 to 4294967294", DIAG_STR(at->text), what);
+			return false;
+		}
+		*out = (uint32_t)n;
+		return true;
+	}
+	snprintf(name, sizeof(name), "%.*s", (int)at->text.n, at->text.p);
+	if (at->text.n < sizeof(name) && strlen(name) == at->text.n) {
+		const struct passwd *u = group ? NULL : getpwnam(name);
+		const struct group *g = group ? getgrnam(name) : NULL;
+
+		if (u != NULL || g != NULL) {
+			*out = u != NULL ? u->pw_uid : g->gr_gid;
+			return true;
+		}
+	}
+	diag_error(l->d, at->line, at->col, "there is no %s `%.*s` on this system: correct the name, make the %s (%s), or write a number", what, DIAG_STR(at->text), what, group ? "groupadd" : "useradd");
+	return false;
+}
+
+static void on_folder_users(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct config_load *l = arg;
+	struct folder *f = &l->c->folders[l->c->folder_n];
+
+	(void)row;
+	f->named = true;
+	for (unsigned i = 0; i < v->n && f->user_n < FOLDER_IDS_MAX; i++)
+		f->user_n += take_id(l, v->items[i], false, &f->users[f->user_n]);
+}
+
+static void on_folder_groups(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct config_load *l = arg;
+	struct folder *f = &l->c->folders[l->c->folder_n];
+
+	(void)row;
+	f->named = true;
+	for (unsigned i = 0; i < v->n && f->group_n < FOLDER_IDS_MAX; i++)
+		f->group_n += take_id(l, v->items[i], true, &f->groups[f->group_n]);
+}
+
 static const struct schema_row folder_rows[] = {
 	{ "dir", SCHEMA_TEXT, true, on_dir, "a policy folder is `{ dir: DIR }`", 0, 0 },
-	{ "boundary", SCHEMA_LATER, false, NULL, "a policy that no other can exceed", 0, 0 },
+	{ "boundary", SCHEMA_TEXT, false, on_folder_boundary, NULL, 0, 0 },
 	{ "sources", SCHEMA_ANY, false, on_folder_sources, NULL, 0, 0 },
-	{ "users", SCHEMA_LATER, false, NULL, "callers that are not the gateway's own user", 0, 0 },
-	{ "groups", SCHEMA_LATER, false, NULL, "callers that are not the gateway's own user", 0, 0 },
+	{ "users", SCHEMA_TEXTS, false, on_folder_users, NULL, 0, FOLDER_IDS_MAX },
+	{ "groups", SCHEMA_TEXTS, false, on_folder_groups, NULL, 0, FOLDER_IDS_MAX },
 };
 
 static void on_policies(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -286,6 +347,8 @@ static void on_policies(void *arg, const struct schema_row *row, const struct sc
 			return;
 		}
 		l->sources = &l->c->folders[l->c->folder_n].sources;
+		l->c->folders[l->c->folder_n].boundary_fd = -1;
+		l->c->folders[l->c->folder_n].line = v->items[i]->line;
 		for (size_t k = 0; k < sizeof(folder_source_rows) / sizeof(folder_source_rows[0]); k++) /* nothing but what is said */
 			add_rule(l, v->items[i], "only", str_of(folder_source_rows[k].key));
 		schema_parse(l->d, v->items[i], "a policy folder", SCHEMA_ROWS(folder_rows), l);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control socket: SOCK_SEQPACKET, one JSON object a message, descriptors by SCM_RIGHTS. Callers are known by
- * SO_PEERCRED (our own uid, or root), and must be in our own network namespace, so that nothing inside a sandbox can
- * talk to it even if the socket were bound in.
+ * The control socket: SOCK_SEQPACKET, one JSON object a message, descriptors by SCM_RIGHTS. Callers are known by what the
+ * kernel says of them (callers.c), and must be in our own network namespace, so that nothing inside a sandbox can talk to it
+ * even if the socket were bound in. Who is no administrator sees and ends his own sandboxes only.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +27,7 @@
 #define MESSAGE_MAX 65536
 #define FDS_MAX 64
 #define CLIENTS_MAX (SANDBOXES_MAX + 200) /* a sandbox's life is a connection */
+#define CALLER_MAX 256 /* connections, and sandboxes, of one user who is no administrator */
 #define ACCEPT_AGAIN_MS 100
 #define FINISH_MS 300 /* for the worker's counts */
 
@@ -34,6 +35,7 @@ struct control_client {
 	struct control_client *next;
 	struct control *control;
 	struct watch watch;
+	struct caller caller;
 	uint16_t ca; /* which one a sandbox of this caller trusts */
 	bool closed;
 };
@@ -90,15 +92,24 @@ static void drop(struct control_client *cc)
 	loop_defer(s->loop, free_later, cc);
 }
 
-void control_reply(struct control_client *cc, json_t *o)
+/* o is taken. */
+static void send_text(int fd, json_t *o)
 {
 	char *t = json_dumps(o, JSON_COMPACT);
 
 	json_decref(o);
-	if (cc == NULL || cc->closed || t == NULL || send(cc->watch.fd, t, strlen(t), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+	if (t == NULL || send(fd, t, strlen(t), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
 		/* a caller that does not read gets no second chance */
 	}
 	free(t);
+}
+
+void control_reply(struct control_client *cc, json_t *o)
+{
+	if (cc != NULL && !cc->closed)
+		send_text(cc->watch.fd, o);
+	else
+		json_decref(o);
 }
 
 void control_reply_error(struct control_client *cc, json_int_t id, const char *code, const char *text)
@@ -174,6 +185,44 @@ static bool name_ok(const char *s)
 	return true;
 }
 
+/* A refusal that the operator hears of too. */
+static void not_allowed(struct control_client *cc, json_int_t id, const char *sandbox, const char *text)
+{
+	control_reply_error(cc, id, "not_allowed", text);
+	caller_refused(cc->control->sup, &cc->caller, str_of(sandbox), text);
+}
+
+/* Whether the caller sees this one at all. */
+static bool owns(const struct control_client *cc, const struct sandbox *b) { return cc->caller.admin || b->caller.uid == cc->caller.uid; }
+
+static struct sandbox *find_own(struct control_client *cc, const json_t *which)
+{
+	struct sandbox *b = json_is_integer(which) ? sandbox_find(cc->control->sup, (uint32_t)json_integer_value(which)) : NULL;
+
+	if (json_is_string(which))
+		for (b = cc->control->sup->sandboxes; b != NULL && (b->gone || strcmp(b->name, json_string_value(which)) != 0); b = b->next)
+			;
+	return b != NULL && owns(cc, b) ? b : NULL;
+}
+
+/* What only an administrator may ask for beside a policy. True: it was refused. */
+static bool asks_too_much(struct control_client *cc, json_int_t id, const char *sandbox, json_t *o)
+{
+	const bool named = json_is_string(json_object_get(json_object_get(o, "policy"), "name"));
+
+	if (cc->caller.admin)
+		return false;
+	if (!named)
+		not_allowed(cc, id, sandbox, "a policy of one's own is for this gateway's own user and administrators: name an installed one, {\"policy\":{\"name\":NAME}}; one that only narrows it may stand beside it as its \"fd\"");
+	else if (json_array_size(json_object_get(o, "files")) > 0 || json_object_get(o, "vault") != NULL)
+		not_allowed(cc, id, sandbox, "the files and the Vault of an installed policy are this gateway's: \"files\" and \"vault\" are for its own user and administrators");
+	else if (json_is_true(json_object_get(o, "observe")))
+		not_allowed(cc, id, sandbox, "that a policy may observe is for this gateway's operator to say (gateway.yaml: observe)");
+	else
+		return false;
+	return true;
+}
+
 static const char *policy_name(const json_t *o)
 {
 	const char *name = json_string_value(json_object_get(json_object_get(o, "policy"), "name"));
@@ -199,8 +248,8 @@ static bool take_vault(struct generation *g, json_t *v, int *fds, unsigned n)
 	return true;
 }
 
-/* The policy that o brings, with the sources of its secrets. NULL: answered with what is wrong. */
-static struct generation *take_policy(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
+/* The policy that o brings or names, with the sources of its secrets. NULL: answered with what is wrong. */
+static struct generation *take_policy(struct control_client *cc, json_int_t id, const char *sandbox, json_t *o, int *fds, unsigned n)
 {
 	json_t *files = json_object_get(o, "files"), *e;
 	struct generation *g = generation_new();
@@ -210,8 +259,15 @@ static struct generation *take_policy(struct control_client *cc, json_int_t id, 
 	g->env_fd = take_fd(json_object_get(o, "env"), "fd", fds, n);
 	g->table_fd = take_fd(json_object_get(o, "policy"), "fd", fds, n);
 	g->flags = json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS;
-	if (g->table_fd < 0 && name_ok(policy_name(o))) {
-		g->table_fd = folders_table(cc->control->sup, policy_name(o), &g->folder, &err);
+	if (asks_too_much(cc, id, sandbox, o))
+		goto bad;
+	if (name_ok(policy_name(o))) {
+		g->narrow_fd = g->table_fd; /* beside a name: what narrows it */
+		g->table_fd = folders_table(cc->control->sup, policy_name(o), &cc->caller, &g->folder, &err);
+		if (g->table_fd < 0 && err.code == EPERM) {
+			not_allowed(cc, id, sandbox, err.text);
+			goto bad;
+		}
 		if (g->table_fd < 0) {
 			control_reply_error(cc, id, "no_policy", err.text);
 			goto bad;
@@ -247,6 +303,15 @@ bad:
 	return NULL;
 }
 
+static unsigned sandboxes_of(const struct control_client *cc)
+{
+	unsigned n = 0;
+
+	for (const struct sandbox *b = cc->control->sup->sandboxes; b != NULL; b = b->next)
+		n += b->caller.uid == cc->caller.uid;
+	return n;
+}
+
 static void op_register(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
 {
 	static const char *const kinds[] = { NULL, "proxy4", "proxy6", "dns_tcp4", "dns_tcp6", "dns_udp4", "dns_udp6" };
@@ -258,6 +323,7 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 
 	b->boundary_fd = take_fd(json_object_get(o, "boundary"), "fd", fds, n);
 	b->meter_fd = -1;
+	b->caller = cc->caller;
 	b->flags = SANDBOX_CA_FLAGS(cc->ca) | (json_is_true(json_object_get(o, "observe")) || cc->control->sup->start.config.observe ? SANDBOX_OBSERVE : 0);
 	if (name == NULL || !name_ok(name)) {
 		control_reply_error(cc, id, "bad_name", "a sandbox's name is 1 to 63 of a-z 0-9 - _ . and begins with a letter or digit");
@@ -270,7 +336,11 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 			goto bad;
 		}
 	}
-	g = take_policy(cc, id, o, fds, n);
+	if (!cc->caller.admin && sandboxes_of(cc) >= CALLER_MAX) {
+		control_reply_error(cc, id, "too_many", "one user has at most 256 sandboxes here");
+		goto bad;
+	}
+	g = take_policy(cc, id, name, o, fds, n);
 	if (g == NULL)
 		goto bad;
 	json_array_foreach(socks, i, e) {
@@ -320,15 +390,10 @@ static void note_failure(struct sandbox *b, const char *text)
 
 static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
 {
-	struct supervisor *s = cc->control->sup;
-	const json_t *which = json_object_get(o, "sandbox");
 	const char *failed = json_string_value(json_object_get(o, "failed"));
-	struct sandbox *b = json_is_integer(which) ? sandbox_find(s, (uint32_t)json_integer_value(which)) : NULL;
+	struct sandbox *b = find_own(cc, json_object_get(o, "sandbox"));
 	struct generation *g;
 
-	if (json_is_string(which))
-		for (b = s->sandboxes; b != NULL && (b->gone || strcmp(b->name, json_string_value(which)) != 0); b = b->next)
-			;
 	if (b == NULL || b->gone || b->in_force == NULL) {
 		control_reply_error(cc, id, "no_sandbox", "there is no such sandbox");
 		return;
@@ -337,7 +402,7 @@ static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *
 		control_reply_error(cc, id, "busy", "another policy is on its way to this sandbox");
 		return;
 	}
-	g = failed == NULL ? take_policy(cc, id, o, fds, n) : NULL;
+	g = failed == NULL ? take_policy(cc, id, b->name, o, fds, n) : NULL;
 	if (failed == NULL && g == NULL)
 		return;
 	b->reloading = true;
@@ -354,7 +419,7 @@ static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *
 /* Whoever owns the sandbox holds what it registers again with, should we be gone: that is the policy in force. */
 static void tell_owner(const struct sandbox *b, const struct generation *g)
 {
-	json_t *o, *files = json_array();
+	json_t *o, *files;
 	int fds[1 + SANDBOX_FILES_MAX] = { g->table_fd };
 	union {
 		struct cmsghdr h;
@@ -365,6 +430,11 @@ static void tell_owner(const struct sandbox *b, const struct generation *g)
 	struct cmsghdr *cm;
 	char *t;
 
+	if (!b->caller.admin || g->narrow_fd >= 0) { /* he asks for it by its name again, narrowed or not */
+		control_reply(b->owner, json_pack("{s:s,s:I,s:I,s:{s:s}}", "event", "policy", "sandbox", (json_int_t)b->id, "generation", (json_int_t)g->number, "policy", "name", g->policy));
+		return;
+	}
+	files = json_array();
 	for (unsigned i = 0; i < g->file_n; i++) {
 		bool dir = g->files[i].dir_fd >= 0;
 
@@ -432,9 +502,11 @@ static void op_status(struct control_client *cc, json_int_t id)
 	struct supervisor *s = cc->control->sup;
 	json_t *roles = json_array(), *boxes = json_array(), *w;
 
-	for (size_t i = 0; i < SHARED_ROLES; i++)
+	for (size_t i = 0; cc->caller.admin && i < SHARED_ROLES; i++)
 		json_array_append_new(roles, role_json(&s->shared[i]));
 	for (struct sandbox *b = s->sandboxes; b != NULL; b = b->next) {
+		if (!owns(cc, b))
+			continue;
 		json_array_append_new(boxes, json_pack("{s:I,s:s,s:i,s:b,s:I}", "sandbox", (json_int_t)b->id, "name", b->name, "worker_pid", b->worker ? (int)b->worker->child.pid : 0, "answered", b->answered, "generation",
 			(json_int_t)(b->in_force != NULL ? b->in_force->number : 0)));
 		if (b->worker != NULL) {
@@ -443,7 +515,7 @@ static void op_status(struct control_client *cc, json_int_t id)
 			json_array_append_new(roles, w);
 		}
 	}
-	if (s->spare != NULL) {
+	if (cc->caller.admin && s->spare != NULL) {
 		w = role_json(s->spare);
 		json_object_set_new(w, "spare", json_true());
 		json_array_append_new(roles, w);
@@ -507,7 +579,7 @@ static void handle(struct control_client *cc, const char *text, size_t len, int 
 	} else if (strcmp(op, "register") == 0) {
 		op_register(cc, id, o, fds, n);
 	} else if (strcmp(op, "revoke") == 0 || strcmp(op, "finish") == 0) {
-		struct sandbox *b = sandbox_find(s, (uint32_t)json_integer_value(json_object_get(o, "sandbox")));
+		struct sandbox *b = find_own(cc, json_object_get(o, "sandbox"));
 
 		if (b == NULL) {
 			control_reply_error(cc, id, "no_sandbox", "there is no such sandbox");
@@ -524,6 +596,8 @@ static void handle(struct control_client *cc, const char *text, size_t len, int 
 		op_reload(cc, id, o, fds, n);
 	} else if (strcmp(op, "status") == 0) {
 		op_status(cc, id);
+	} else if (!cc->caller.admin && (strcmp(op, "secret") == 0 || strcmp(op, "stop") == 0)) {
+		not_allowed(cc, id, "", "this is for the gateway's own user and administrators");
 	} else if (strcmp(op, "secret") == 0) {
 		secret_op(s, cc, id, o);
 	} else if (strcmp(op, "stop") == 0) {
@@ -577,20 +651,37 @@ static void on_accept_again(struct timer *t)
 	watch_set(&c->watch, EPOLLIN);
 }
 
-/* Our own user or root, in our own network namespace. The cookie of an accepted unix socket is its caller's. */
-static bool caller_ok(const struct control *c, int fd)
+/* In our own network namespace: the cookie of an accepted unix socket is its caller's. */
+static bool is_outside(const struct control *c, int fd)
 {
-	struct ucred cred;
 	static struct log_limit limit;
-	socklen_t n = sizeof(cred);
+	socklen_t n = sizeof(uint64_t);
 	uint64_t cookie = 0;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0 || (cred.uid != geteuid() && cred.uid != 0))
-		return false;
-	n = sizeof(cookie);
 	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &n) == 0 && cookie == c->netns)
 		return true;
 	log_limited(&limit, "a caller from another network namespace was refused");
+	return false;
+}
+
+/* Who gets no connection hears why, if that can be said at once. */
+static bool caller_ok(struct control *c, int fd, struct caller *by)
+{
+	unsigned n = 0;
+	char why[200];
+
+	if (!is_outside(c, fd) || c->n >= CLIENTS_MAX)
+		return false;
+	if (!caller_known(by, &c->sup->start.config, fd, why)) {
+		caller_refused(c->sup, by, STR_NONE, why);
+	} else {
+		for (const struct control_client *cc = c->clients; cc != NULL; cc = cc->next)
+			n += cc->caller.uid == by->uid;
+		if (by->admin || n < CALLER_MAX)
+			return true;
+		snprintf(why, sizeof(why), "one user has at most %d connections here", CALLER_MAX);
+	}
+	send_text(fd, json_pack("{s:i,s:{s:s,s:s}}", "id", 0, "error", "code", "not_allowed", "message", why));
 	return false;
 }
 
@@ -598,6 +689,7 @@ static void on_accept(struct watch *w, uint32_t events)
 {
 	struct control *c = (struct control *)((char *)w - offsetof(struct control, watch));
 	struct control_client *cc;
+	struct caller by;
 	int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	(void)events;
@@ -609,12 +701,13 @@ static void on_accept(struct watch *w, uint32_t events)
 		}
 		return;
 	}
-	if (!caller_ok(c, fd) || c->n >= CLIENTS_MAX) {
+	if (!caller_ok(c, fd, &by)) {
 		close(fd);
 		return;
 	}
 	cc = must_calloc(1, sizeof(*cc));
 	cc->control = c;
+	cc->caller = by;
 	cc->ca = cas_newest(c->sup);
 	cc->next = c->clients;
 	c->clients = cc;
@@ -622,10 +715,21 @@ static void on_accept(struct watch *w, uint32_t events)
 	watch_start(c->sup->loop, &cc->watch, fd, EPOLLIN, on_client);
 }
 
+/* A state directory is for nobody else, and a socket inside it so far neither. */
+static void tell_unreachable(const struct startup *s)
+{
+	size_t n = strlen(s->state_dir);
+	struct stat st;
+
+	if (strncmp(s->run_dir, s->state_dir, n) == 0 && s->run_dir[n] == '/' && fstat(s->state_fd, &st) == 0 && (st.st_mode & 011) == 0)
+		log_info("others than the gateway's own user may call, but cannot reach %s/control.sock: chmod 711 %s (what is in it stays closed)", s->run_dir, s->state_dir);
+}
+
 struct control *control_new(struct supervisor *s, struct err *err)
 {
 	struct control *c = must_calloc(1, sizeof(*c));
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	const bool others = callers_others(&s->start.config);
 	socklen_t n = sizeof(c->netns);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
@@ -642,6 +746,14 @@ struct control *control_new(struct supervisor *s, struct err *err)
 		err_errno(err, "cannot listen on %s/control.sock", s->start.run_dir);
 		goto bad;
 	}
+	/* who may call is told by who he is; the folder shows nothing but the socket to those who know its name */
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "/proc/self/fd/%d", s->start.run_fd);
+	if (chmod(sa.sun_path, others ? 0711 : 0700) != 0 || fchmodat(s->start.run_fd, "control.sock", others ? 0666 : 0600, 0) != 0) {
+		err_errno(err, "cannot set the mode of %s", s->start.run_dir);
+		goto bad;
+	}
+	if (others)
+		tell_unreachable(&s->start);
 	watch_start(s->loop, &c->watch, fd, EPOLLIN, on_accept);
 	return c;
 bad:

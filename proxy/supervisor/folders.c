@@ -2,7 +2,8 @@
 /*
  * Policy folders: what a sandbox that names its policy gets. NAME.lmdb in a folder is a table, or a link to one beside it
  * (`sallyport policy compile --install`). When the link is turned, or on SIGHUP, every sandbox of that name gets the table
- * that is current then; what cannot be had or is refused leaves it with the one that it has.
+ * that is current then; what cannot be had or is refused leaves it with the one that it has. The first folder that has a
+ * table of the name is the one that counts, also for who may use it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +81,7 @@ static int open_table(int dir, const char *name)
 	return openat(dir, target, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 }
 
-int folders_table(const struct supervisor *s, const char *name, const struct folder **from, struct err *err)
+int folders_table(const struct supervisor *s, const char *name, const struct caller *by, const struct folder **from, struct err *err)
 {
 	const struct config *c = &s->start.config;
 
@@ -88,6 +89,10 @@ int folders_table(const struct supervisor *s, const char *name, const struct fol
 		int fd = open_table(c->folders[i].fd, name);
 
 		*from = &c->folders[i];
+		if (fd >= 0 && !caller_may_use(by, c, *from)) {
+			close(fd);
+			return err_set(err, EPERM, "user %u may not use policy `%s`: its folder lets neither this user nor a group of it (gateway.yaml:%u, policies: users, groups)", (unsigned)by->uid, name, (unsigned)c->folders[i].line);
+		}
 		if (fd >= 0)
 			return fd;
 		if (errno != ENOENT)
@@ -114,7 +119,7 @@ static void look(struct supervisor *s, struct sandbox *b)
 		return;
 	}
 	b->look_again = false;
-	fd = folders_table(s, b->in_force->policy, &from, &err);
+	fd = folders_table(s, b->in_force->policy, &b->caller, &from, &err);
 	if (fd >= 0 && fstat(fd, &st) == 0 && same_file(&st, &b->policy_seen)) {
 		close(fd);
 		return;
@@ -130,6 +135,8 @@ static void look(struct supervisor *s, struct sandbox *b)
 	g->flags = b->in_force->flags;
 	g->seen = st;
 	g->folder = from;
+	g->narrow_fd = b->in_force->narrow_fd >= 0 ? fcntl(b->in_force->narrow_fd, F_DUPFD_CLOEXEC, 3) : -1;
+	MUST(g->narrow_fd >= 0 || b->in_force->narrow_fd < 0);
 	memcpy(g->policy, b->in_force->policy, sizeof(g->policy));
 	generation_keep_sources(g, b->in_force, true, true);
 	generation_add(b, g);

@@ -40,7 +40,7 @@ struct generation *generation_new(void)
 {
 	struct generation *g = must_calloc(1, sizeof(*g));
 
-	g->table_fd = g->env_fd = g->vault_ca_fd = -1;
+	g->table_fd = g->env_fd = g->vault_ca_fd = g->narrow_fd = -1;
 	return g;
 }
 
@@ -62,6 +62,8 @@ void generation_free(struct generation *g)
 	}
 	if (g->vault_ca_fd >= 0)
 		close(g->vault_ca_fd);
+	if (g->narrow_fd >= 0)
+		close(g->narrow_fd);
 	free(g->vault_url);
 	buf_fini(&g->vault);
 	free(g);
@@ -357,35 +359,48 @@ static int memory(const void *p, size_t n, struct err *err)
 	return -1;
 }
 
-/* What its secrets may come from, the policy's name filled in. */
-static int rules_of(const struct generation *g, struct err *err)
+unsigned generation_boundaries(const struct generation *g, int fds[TABLE_BOUNDARIES_MAX])
+{
+	const int all[TABLE_BOUNDARIES_MAX] = { g->narrow_fd, g->folder != NULL ? g->folder->boundary_fd : -1, g->sandbox->boundary_fd };
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < TABLE_BOUNDARIES_MAX; i++)
+		if (all[i] >= 0)
+			fds[n++] = all[i];
+	return n;
+}
+
+/* The policy's name is filled in. */
+void generation_rules(const struct generation *g, struct buf *out)
 {
 	const struct source_rules *r = g->folder != NULL ? &g->folder->sources : &g->sandbox->sup->start.config.sources;
 	const struct str mark = STR("{policy}");
 	struct str rest = str_mk(r->text, r->n);
-	struct buf b = { 0 };
-	int fd;
 
 	for (ptrdiff_t at; (at = str_find(rest, mark)) >= 0; rest = str_mk(rest.p + at + mark.n, rest.n - (size_t)at - mark.n)) {
-		buf_add(&b, rest.p, (size_t)at);
-		buf_addz(&b, g->policy);
+		buf_add(out, rest.p, (size_t)at);
+		buf_addz(out, g->policy);
 	}
-	buf_adds(&b, rest);
-	fd = memory(buf_data(&b), buf_len(&b), err);
-	buf_fini(&b);
-	return fd;
+	buf_adds(out, rest);
 }
 
 static int start_checker(struct generation *g, struct err *err)
 {
 	struct supervisor *s = g->sandbox->sup;
 	struct checker *c = must_calloc(1, sizeof(*c));
-	/* without a boundary an empty file stands in its place */
-	int none = g->sandbox->boundary_fd < 0 ? memory(NULL, 0, err) : -1, rules = rules_of(g, err), ret = -1;
-	const int given[] = { g->table_fd, none >= 0 ? none : g->sandbox->boundary_fd, rules };
+	/* where there is nothing an empty file stands in its place */
+	int none = memory(NULL, 0, err), ret = -1, rules;
+	const int folder = g->folder != NULL ? g->folder->boundary_fd : -1;
+	struct buf text = { 0 };
 
-	if (given[1] >= 0 && rules >= 0)
-		ret = child_spawn(ROLE_CHECKER, s->start.program_dir_fd, proc_uid(s, ROLE_CHECKER, 0), given, 3, &c->child, err);
+	generation_rules(g, &text);
+	rules = memory(buf_data(&text), buf_len(&text), err);
+	buf_fini(&text);
+	if (none >= 0 && rules >= 0) {
+		const int given[] = { g->table_fd, rules, g->narrow_fd >= 0 ? g->narrow_fd : none, folder >= 0 ? folder : none, g->sandbox->boundary_fd >= 0 ? g->sandbox->boundary_fd : none };
+
+		ret = child_spawn(ROLE_CHECKER, s->start.program_dir_fd, proc_uid(s, ROLE_CHECKER, 0), given, sizeof(given) / sizeof(given[0]), &c->child, err);
+	}
 	if (none >= 0)
 		close(none);
 	if (rules >= 0)
@@ -401,23 +416,33 @@ static int start_checker(struct generation *g, struct err *err)
 	return 0;
 }
 
+/* fd is replaced by an own copy that nobody can change. */
+static bool seal(int *fd, struct err *err)
+{
+	int sealed = generation_seal(*fd, err);
+
+	if (sealed < 0)
+		return false;
+	close(*fd);
+	*fd = sealed;
+	return true;
+}
+
 void generation_add(struct sandbox *b, struct generation *g)
 {
 	struct generation **end = &b->generations;
 	struct err err = ERR_INIT;
-	int sealed = generation_seal(g->table_fd, &err);
+	bool sealed = seal(&g->table_fd, &err) && (g->narrow_fd < 0 || seal(&g->narrow_fd, &err));
 
 	g->sandbox = b;
 	g->number = ++b->sup->next_generation;
 	while (*end != NULL)
 		end = &(*end)->newer;
 	*end = g;
-	if (sealed < 0) {
+	if (!sealed) {
 		refuse(g, err.text);
 		return;
 	}
-	close(g->table_fd);
-	g->table_fd = sealed;
 	if (start_checker(g, &err) < 0)
 		refuse(g, err.text);
 }

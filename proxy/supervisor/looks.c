@@ -2,7 +2,8 @@
 /*
  * Files of `secrets`, which opens nothing itself: it asks, we look. A sandbox's file is looked for by its name in the folder
  * that its caller handed over, so that one that was replaced is found and nothing else can be named; the gateway's own are
- * those that the configuration names. What somebody else could have put there is not opened.
+ * those that the configuration names, and, of a policy of a folder, those that the folder's `sources` list: its callers have
+ * no need to be able to read them. What somebody else could have put there is not opened.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +78,7 @@ void look_first(struct proc *p, const struct msg_sandbox_ref *ref, const struct 
 	close(fd);
 }
 
-/* One that the configuration names. */
+/* One that the configuration names. Links are followed: Kubernetes hands its tokens over as links. */
 static int look_own(const struct startup *s, const char *path, const char **why)
 {
 	static char text[512];
@@ -94,7 +95,7 @@ static int look_own(const struct startup *s, const char *path, const char **why)
 	} else {
 		snprintf(at, sizeof(at), "%s", path);
 	}
-	fd = path_open_trusted(at, true, "it:", &err); /* Kubernetes hands its tokens over as links */
+	fd = path_open_trusted(at, true, "it:", &err);
 	snprintf(text, sizeof(text), "cannot be used: %s", err.text);
 	*why = text;
 	return fd;
@@ -109,6 +110,21 @@ static bool configured(const struct config_vault *v, const char *path)
 			return true;
 	}
 	return false;
+}
+
+/* Of an installed policy: what its folder's sources list, whatever the role that asks is. */
+static bool of_folder(const struct generation *g, const char *path)
+{
+	const bool credential = strncmp(path, "credential:", 11) == 0;
+	struct buf rules = { 0 };
+	bool ok;
+
+	if (g->folder == NULL)
+		return false;
+	generation_rules(g, &rules);
+	ok = sources_allow(buf_str(&rules), credential ? SECRET_SOURCE_CREDENTIAL : SECRET_SOURCE_FILE, str_of(path + (credential ? 11 : 0)));
+	buf_fini(&rules);
+	return ok;
 }
 
 void look_for_file(struct supervisor *s, struct proc *p, const struct ipc_msg *m)
@@ -134,6 +150,8 @@ void look_for_file(struct supervisor *s, struct proc *p, const struct ipc_msg *m
 				f = &g->files[i];
 		if (f != NULL)
 			fd = look_in(f, &why);
+		else if (g != NULL && of_folder(g, path))
+			fd = look_own(&s->start, path, &why);
 	}
 	if (fd < 0) {
 		bad(p, &ref, path, why);

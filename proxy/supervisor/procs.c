@@ -139,14 +139,11 @@ static void say_sandbox(struct proc *p, struct sandbox *b, struct generation *g)
 {
 	struct msg_sandbox m = { .sandbox = b->id, .generation = g->number, .flags = b->flags | g->flags };
 	struct msg_sandbox_ref ref = { b->id, g->number };
-	int fds[3 + MSG_LISTENERS_MAX] = { g->table_fd };
+	int fds[2 + TABLE_BOUNDARIES_MAX + MSG_LISTENERS_MAX] = { g->table_fd };
 	unsigned n = 1;
 
-	if (b->boundary_fd >= 0) {
-		m.boundary = 1;
-		fds[n++] = b->boundary_fd;
-	}
-
+	m.boundaries = (uint8_t)generation_boundaries(g, fds + n);
+	n += m.boundaries;
 	memcpy(m.name, b->name, sizeof(m.name));
 	memcpy(m.table_digest, g->digest, sizeof(m.table_digest));
 	if (p->role == ROLE_WORKER && (b->told & 1u << ROLE_WORKER) == 0) {

@@ -280,17 +280,17 @@ static int pack_trust(struct startup *s, struct err *err)
 	return 0;
 }
 
-/* The operator's boundary: compiled anew at each start, unless it is a table already. What it is is looked at by checkers. */
-static int open_boundary(struct startup *s, struct err *err)
+/* A boundary of the operator's: compiled anew at each start, unless it is a table already. What it is is looked at by checkers. Sealed, or -1. */
+static int open_boundary(struct startup *s, char *file, struct err *err)
 {
 	char out[4200];
-	char *argv[] = { (char *)"sallyport-policy", (char *)"compile", (char *)"-o", out, s->config.boundary, NULL };
-	const char *table = s->config.boundary;
+	char *argv[] = { (char *)"sallyport-policy", (char *)"compile", (char *)"-o", out, file, NULL };
+	const char *table = file;
 	uint8_t magic[4] = { 0 };
-	int fd = open(s->config.boundary, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), null, ret;
+	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), null, ret;
 
 	if (fd < 0)
-		return err_errno(err, "cannot open the boundary %s", s->config.boundary);
+		return err_errno(err, "cannot open the boundary %s", file);
 	if (pread(fd, magic, sizeof(magic), 16) != (ssize_t)sizeof(magic) || le32(magic) != IMAGE_MAGIC) {
 		close(fd);
 		snprintf(out, sizeof(out), "%s/policies/.boundary.%d", s->state_dir, (int)getpid());
@@ -299,16 +299,29 @@ static int open_boundary(struct startup *s, struct err *err)
 		if (null >= 0)
 			close(null);
 		if (ret < 0)
-			return err_wrap(err, "the boundary %s", s->config.boundary);
+			return err_wrap(err, "the boundary %s", file);
 		table = out;
 		fd = open(out, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 		unlink(out);
 		if (fd < 0)
 			return err_errno(err, "cannot open %s", table);
 	}
-	s->boundary_fd = generation_seal(fd, err);
+	ret = generation_seal(fd, err);
 	close(fd);
-	return s->boundary_fd < 0 ? err_wrap(err, "the boundary %s", s->config.boundary) : 0;
+	return ret < 0 ? err_wrap(err, "the boundary %s", file) : ret;
+}
+
+static int open_boundaries(struct startup *s, struct err *err)
+{
+	struct config *c = &s->config;
+
+	s->boundary_fd = -1;
+	if (c->boundary[0] != 0 && (s->boundary_fd = open_boundary(s, c->boundary, err)) < 0)
+		return -1;
+	for (unsigned i = 0; i < c->folder_n; i++)
+		if (c->folders[i].boundary[0] != 0 && (c->folders[i].boundary_fd = open_boundary(s, c->folders[i].boundary, err)) < 0)
+			return -1;
+	return 0;
 }
 
 int startup_open_credentials(const struct startup *s, struct err *err)
@@ -411,8 +424,5 @@ int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, s
 		read_resolv_conf(s->config.dns);
 	if ((mkdirat(s->state_fd, "policies", 0700) != 0 && errno != EEXIST) || (mkdirat(s->state_fd, "sandboxes", 0700) != 0 && errno != EEXIST))
 		return err_errno(err, "cannot make directories in %s", s->state_dir);
-	s->boundary_fd = -1;
-	if (s->config.boundary[0] != 0 && open_boundary(s, err) < 0)
-		return -1;
-	return 0;
+	return open_boundaries(s, err);
 }

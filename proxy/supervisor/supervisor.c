@@ -239,6 +239,7 @@ static int serve(struct supervisor *s, const char *config, const char *state, st
 		rl.rlim_cur = rl.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &rl);
 	}
+	callers_find_groups(&s->start.config);
 	s->loop = loop_new();
 	watch_signals(s);
 	if (folders_open(s, err) < 0)

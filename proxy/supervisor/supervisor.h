@@ -15,6 +15,7 @@
  *   sandboxes.c   sandboxes: their worker, their end
  *   generations.c their policies: check, replacement, retirement
  *   folders.c     policies by name
+ *   callers.c     who may do what on the control socket
  *   control.c     the control socket
  *   supervisor.c  the command, lifecycle records, the orderly end
  */
@@ -36,6 +37,7 @@
 #define DNS_TEXT_MAX 1024
 #define SIGNERS_MAX 64
 #define FOLDERS_MAX 16
+#define FOLDER_IDS_MAX 64
 
 struct source_rules { /* what secrets may come from: common/policy/sources.h; "{policy}" stands for its name in the folder */
 	char text[SOURCES_TEXT_MAX];
@@ -45,6 +47,17 @@ struct folder { /* of tables */
 	char path[4096];
 	int fd;
 	struct source_rules sources;
+	char boundary[4096];   /* that none of its policies can exceed; empty: none */
+	int boundary_fd;       /* compiled and sealed; -1: none */
+	bool named;            /* `users` or `groups` is written: nobody else, but for administrators */
+	uint32_t users[FOLDER_IDS_MAX], groups[FOLDER_IDS_MAX];
+	unsigned user_n, group_n;
+	uint32_t line;         /* of gateway.yaml */
+};
+struct caller { /* of the control socket, as the kernel says: callers.c */
+	uid_t uid;
+	bool admin;       /* the gateway's own user, root, and who else may do everything */
+	uint32_t folders; /* bit per folder: whose policies it may use */
 };
 struct config { /* gateway.yaml */
 	char dns[DNS_TEXT_MAX]; /* "ADDRESS PORT\n" each; empty: the system's */
@@ -58,6 +71,8 @@ struct config { /* gateway.yaml */
 	unsigned signer_n;
 	struct folder folders[FOLDERS_MAX];
 	unsigned folder_n;
+	bool has_admins, has_callers; /* there are groups of these names on this system, and we are root */
+	uint32_t admins, callers;     /* sallyport-admin, sallyport */
 	struct source_rules sources; /* of policies that a caller brings */
 	char programs[4000]; /* that policies may have run, PATH\0...: `sources: { exec }` */
 	size_t programs_n;
@@ -136,6 +151,7 @@ struct generation { /* generations.c */
 	enum generation_state state;
 	uint32_t number, flags; /* SANDBOX_EXPLAIN_DENIALS */
 	int table_fd, env_fd;
+	int narrow_fd; /* a policy of its caller's, which narrows the installed one; -1: none */
 	uint8_t digest[GENERATION_DIGEST_LEN];
 	struct sandbox_file files[SANDBOX_FILES_MAX];
 	unsigned file_n;
@@ -159,6 +175,7 @@ struct sandbox {
 	int listeners[MSG_LISTENERS_MAX];
 	uint8_t kinds[MSG_LISTENERS_MAX];
 	unsigned listener_n;
+	struct caller caller; /* who registered it */
 	struct proc *worker;
 	struct buf placeholders; /* as secrets told them: common/placeholder.h */
 	unsigned told;         /* bit per role: knows of it, and has a link to its worker */
@@ -227,6 +244,9 @@ bool proc_say(struct proc *p, enum msg_type type, uint32_t generation, const voi
 
 /* generations.c */
 int generation_seal(int fd, struct err *err); /* an own copy of a table that nobody can change; -1 + err */
+/* What it must not exceed: descriptors, the narrowing one first. How many. */
+unsigned generation_boundaries(const struct generation *g, int fds[TABLE_BOUNDARIES_MAX]);
+void generation_rules(const struct generation *g, struct buf *out); /* what its secrets may come from: sources.h */
 
 /* sandboxes.c */
 /* b's fields are filled. Checks g, tells the roles, gives it a worker; control_registered follows. Takes b and g. */
@@ -260,8 +280,17 @@ void generation_keep_sources(struct generation *g, const struct generation *now,
 /* folders.c */
 int folders_open(struct supervisor *s, struct err *err);
 /* The table of that name as it is now: a descriptor, or -1. */
-int folders_table(const struct supervisor *s, const char *name, const struct folder **from, struct err *err);
+int folders_table(const struct supervisor *s, const char *name, const struct caller *by, const struct folder **from, struct err *err);
 void folders_look(struct supervisor *s); /* sandboxes whose policy has another table now get it */
+
+/* callers.c */
+void callers_find_groups(struct config *c);  /* sallyport and sallyport-admin, before the start gives anything up */
+bool callers_others(const struct config *c); /* somebody else than the gateway's own user may call */
+/* Who is at the other end. False: nobody who may call, and *why says so. */
+bool caller_known(struct caller *by, const struct config *c, int fd, char why[200]);
+bool caller_may_use(const struct caller *by, const struct config *c, const struct folder *f);
+/* A refusal, for the record and the log; bounded, since callers can bring it about. */
+void caller_refused(struct supervisor *s, const struct caller *by, struct str sandbox, const char *text);
 
 /* looks.c */
 void look_first(struct proc *p, const struct msg_sandbox_ref *ref, const struct sandbox_file *f); /* p is told of it as it is now, if it is there */

@@ -668,7 +668,7 @@ static bool host_websocket(void *arg, struct exchange *x, bool begins)
 	return true;
 }
 
-void websockets_decide_again(struct worker *w)
+static void websockets_decide_again(struct worker *w)
 {
 	for (struct exchange *x = w->websockets, *next; x != NULL; x = next) {
 		next = x->ws->next;
@@ -690,7 +690,7 @@ void clients_slots_freed(struct worker *w)
 			conn_kick(c);
 }
 
-void clients_policy_changed(struct worker *w)
+void clients_decide_again(struct worker *w)
 {
 	websockets_decide_again(w);
 	tunnels_decide_again(w, w->table);

@@ -99,7 +99,7 @@ void policy_in_force(struct worker *w, struct table *t, const struct msg_sandbox
 	w->observe = (s->flags & SANDBOX_OBSERVE) != 0;
 	if (before == NULL)
 		return;
-	clients_policy_changed(w);
+	clients_decide_again(w);
 	upstreams_policy_changed(w->ups);
 	policy_release(before);
 }

@@ -23,7 +23,7 @@
 #define KEEPALIVE_IDLE_S 120 /* a peer that is gone without a word is noticed */
 #define KEEPALIVE_EACH_S 30
 #define KEEPALIVE_PROBES 4
-#define POLICY_CHANGED "this sandbox's policy has changed and allows the tunnel no longer"
+#define POLICY_CHANGED "this sandbox's policy does not allow the tunnel any longer"
 
 enum tunnel_state { TUNNEL_SLOT = 0, TUNNEL_DIALING, TUNNEL_OPEN };
 struct tunnel {

@@ -218,7 +218,7 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 {
 	const struct msg_sandbox *s = (const void *)m->data;
 	struct msg_sandbox_ref ref = { s->sandbox, s->generation };
-	const unsigned first = 1u + (s->boundary != 0) + (s->meter != 0); /* of the listeners */
+	const unsigned first = 1u + s->boundaries + (s->meter != 0); /* of the listeners */
 	struct err err = ERR_INIT;
 	struct table *t;
 
@@ -230,7 +230,7 @@ static void take_sandbox(struct worker *w, struct ipc_msg *m)
 		bad_sandbox(w, s, "a generation that is not newer than the one in force");
 		return;
 	}
-	if (table_open_within(&t, m->fds[0], s->boundary ? m->fds[1] : -1, &err) < 0) {
+	if (table_open_within(&t, m->fds[0], m->fds + 1, s->boundaries, &err) < 0) {
 		bad_sandbox(w, s, err.text);
 		return;
 	}
@@ -330,7 +330,7 @@ static void on_sweep(struct timer *t)
 	}
 	if (memcmp(&w->counts, &w->counts_told, sizeof(w->counts)) != 0)
 		tell_counts(w);
-	websockets_decide_again(w); /* a rule may hold until a date */
+	clients_decide_again(w); /* a rule may hold until a date */
 	client_sweep(w);
 	upstreams_sweep(w->ups);
 	names_tick(w->names);

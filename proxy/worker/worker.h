@@ -202,9 +202,8 @@ void names_tick(struct names *n);
 void client_accept(struct worker *w, int fd);
 void client_sweep(struct worker *w);
 void clients_watch_memory(struct worker *w); /* from now on LIMIT_MEMORY is kept */
-void websockets_decide_again(struct worker *w); /* every WebSocket by the table that is in force now: what it does not allow is ended */
 void clients_slots_freed(struct worker *w); /* those that wait for a slot go on */
-void clients_policy_changed(struct worker *w); /* tunnels and WebSockets that the policy in force does not allow are ended */
+void clients_decide_again(struct worker *w); /* tunnels and WebSockets that the policy in force does not allow now are ended */
 void clients_end(struct worker *w); /* all of them, with their records */
 extern const struct exchange_host worker_exchange_host;
 /* From tls.c's client hello callback. */

@@ -209,7 +209,9 @@ load = lambda t: json.loads(json.dumps(yaml.safe_load(t), default=str))
 for f in sys.argv[1:]:
     e = list(v.iter_errors(load(open(f).read())))
     assert not e, (f, e[0].message)
-for bad in ("version: 1\ndestinations: [ { host: a.test, alow: [] } ]", "version: 1\ndestinations: [ { allow: [ GET /x ] } ]", "version: 1\ndestinations: [ { host: a.test, allow: [ /x ] } ]", "version: 1\nlimits: { idle: 5 }"):
+for good in ("tunnel", "{ tunnel: true, valid: { until: 2030-01-01 } }", "[ GET /x, { method: GET, path: /y } ]"):
+    assert v.is_valid(load("version: 1\ndestinations: [ { host: a.test, allow: %s } ]" % good)), good
+for bad in ("version: 1\ndestinations: [ { host: a.test, allow: { valid: { until: 2030-01-01 } } } ]", "version: 1\ndestinations: [ { host: a.test, deny: tunnel } ]", "version: 1\ndestinations: [ { host: a.test, allow: everything } ]", "version: 1\ndestinations: [ { host: a.test, alow: [] } ]", "version: 1\ndestinations: [ { allow: [ GET /x ] } ]", "version: 1\ndestinations: [ { host: a.test, allow: [ /x ] } ]", "version: 1\nlimits: { idle: 5 }"):
     assert not v.is_valid(load(bad)), bad
 Y
 else

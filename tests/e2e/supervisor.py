@@ -239,7 +239,7 @@ for fd in many:
     os.close(fd)
 say("ok" in c.ask("status"), "and the connection still serves")
 c.close()
-probe = "import socket,sys\ns=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET);s.settimeout(5)\ntry:\n s.connect(sys.argv[1]);s.send(b'{\"v\":1,\"hello\":\"x\"}');print('answered' if s.recv(100) else 'closed')\nexcept OSError as e: print('closed',e)"
+probe = "import socket,sys\ns=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET);s.settimeout(5)\ntry:\n s.connect(sys.argv[1]);s.send(b'{\"v\":1,\"hello\":\"x\"}');print('answered' if b'features' in s.recv(1000) else 'closed')\nexcept OSError as e: print('closed',e)"
 sock = g.state + "/run/control.sock"
 r = subprocess.run(["unshare", "-n"] + ([] if ROOT else ["-Ur"]) + ["python3", "-c", probe, sock], capture_output=True, text=True)
 say(r.stdout.startswith("closed"), "a caller from another network namespace is refused", r.stdout + r.stderr)

@@ -197,6 +197,14 @@ elif part == "watch": # its policy changes meanwhile
     try: connect("banner.test", 2222)
     except PermissionError as e: x = str(e)
     say(x is not None and "destination_denied" in x, "a new one is refused", x)
+elif part == "until":  # its time ends meanwhile; another's goes on
+    end = float(sys.argv[2]); s, k = direct("until.test", 2242), connect("keep.test", 2234); s.recv(100); k.recv(100); s.settimeout(60)
+    s.sendall(b"ping"); x = got(s.recv, 10); say(x == b"ping", "within its window a tunnel passes", x)
+    x = got(s.recv, 10); late = time.time() - end; say(x == "ConnectionResetError" and 0 <= late < 3, "a tunnel whose time is over is reset within a second or so: %.2f s" % late, x)
+    k.sendall(b"ping"); x = got(k.recv, 10); say(x == b"ping", "one without a window goes on", x); x = None
+    try: connect("until.test", 2242)
+    except PermissionError as e: x = str(e)
+    say(x is not None and "policy_denied" in x, "a new one is refused", x)
 elif part == "idle":
     s = direct("idle.test", 2232); s.settimeout(30); x = s.recv(10), got(s.recv, 10); say(x == (b"here", b""), "an idle tunnel ends", x)
     s = direct("total.test", 2233); s.settimeout(30); x = s.recv(10); n = 0

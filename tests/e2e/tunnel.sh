@@ -110,6 +110,15 @@ while read -r line; do
 	case $line in ok\ *) ok "${line#ok }" ;; not\ ok\ *) not_ok "${line#not ok }" ;; esac
 done <"$T/said.watch"
 check "four things were said" test "$(grep -c '^ok\|^not ok' "$T/said.watch")" = 4
+# --- and its time ends: nothing is reloaded
+UNTIL=$(($(date +%s) + 8))
+{ grep -v '^tests' "$WORK/policy.yaml"; t until.test 2242 "$(port banner)"; } | sed "\$ s/tunnel/{ tunnel: true, valid: { until: $(date -u -d "@$UNTIL" +%Y-%m-%dT%H:%M:%SZ) } }/" >"$WORK/until.yaml"
+(cd "$WORK" && timeout 60 "$SP" run --quiet --policy until.yaml -- python3 -W ignore tunnel.py until "$UNTIL") >"$T/said.until" 2>"$T/err.until"
+check "until: the client ends well" test $? = 0
+while read -r line; do
+	case $line in ok\ *) ok "${line#ok }" ;; not\ ok\ *) not_ok "${line#not ok }" ;; esac
+done <"$T/said.until"
+check "until: four things were said" test "$(grep -c '^ok\|^not ok' "$T/said.until")" = 4
 run grep -c BEGIN /run/sallyport/ca.pem >"$T/roots"
 check "who verifies by itself finds the public roots inside" test "$(cat "$T/roots")" -gt 20
 run python3 -W ignore tunnel.py hold >"$T/out" 2>&1 &

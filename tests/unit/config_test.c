@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,6 +57,43 @@ static void is_good(void **state)
 	buf_fini(&b);
 }
 
+/* Users and groups of a folder: who is let. */
+static void is_for_whom(void **state)
+{
+	static const char text[] = "policies:\n"
+				   "  - { dir: a, users: [7, \"root\", 4294967294] }\n"
+				   "  - { dir: b, groups: [root, 8] }\n"
+				   "  - { dir: c }\n"
+				   "  - { dir: d, users: [] }\n";
+	char name[] = "/tmp/gateway.XXXXXX";
+	int fd = mkstemp(name), sv[2];
+	struct config *c = must_calloc(1, sizeof(*c));
+	struct caller by, other = { .uid = 9, .folders = 1u << 1 };
+	struct err err = ERR_INIT;
+	char why[200];
+
+	(void)state;
+	assert_true(fd >= 0 && write(fd, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1 && fchmod(fd, 0600) == 0);
+	close(fd);
+	if (config_load(c, name, false, &err) < 0)
+		fail_msg("%s", err.text);
+	unlink(name);
+	assert_int_equal(c->folder_n, 4);
+	assert_true(c->folders[0].named && c->folders[0].user_n == 3 && c->folders[0].users[0] == 7 && c->folders[0].users[1] == 0 && c->folders[0].users[2] == 4294967294u);
+	assert_true(c->folders[1].named && c->folders[1].group_n == 2 && c->folders[1].groups[0] == 0 && c->folders[1].groups[1] == 8);
+	assert_false(c->folders[2].named);
+	assert_true(c->folders[3].named && c->folders[3].user_n == 0);
+	assert_true(callers_others(c));
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(caller_may_use(&other, c, &c->folders[i]), i == 1);
+	/* the other end of a pair of ours is we, who may do everything */
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
+	assert_true(caller_known(&by, c, sv[0], why) && by.admin && by.uid == geteuid() && by.folders == 15);
+	close(sv[0]);
+	close(sv[1]);
+	free(c);
+}
+
 /* Rows of the reader that are not of a later version: { "KEY", SCHEMA_... */
 static void has_every_key(void **state)
 {
@@ -90,6 +128,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(is_good),
+		cmocka_unit_test(is_for_whom),
 		cmocka_unit_test(has_every_key),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,7 +150,12 @@ static inline void made_tunnel(struct buf *text, uint64_t *r)
 		buf_addz(text, "    ports: [443, 8443]\n");
 	if (util_random(r) % 2)
 		buf_addf(text, "    limits: { idle: %us }\n", 1 + util_random(r) % 5);
-	buf_addz(text, util_random(r) % 4 ? "    allow: tunnel\n    acknowledge: unread\n" : "    allow: tunnel\n");
+	if (util_random(r) % 4 == 0)
+		buf_addf(text, "    allow: { tunnel: true, valid: %s }\n", PICK(r, windows));
+	else
+		buf_addz(text, "    allow: tunnel\n");
+	if (util_random(r) % 4)
+		buf_addz(text, "    acknowledge: unread\n");
 	buf_fini(&host);
 }
 

@@ -350,6 +350,67 @@ static void boundary_is_both(void **state)
 	buf_fini(&b.text);
 }
 
+/* Several boundaries: it passes what each of them lets pass, in whatever order they are. */
+static void boundaries_are_all(void **state)
+{
+	struct made m = { .seed = number("PROPERTY_SEED", SEED_DEFAULT) + 3 }, b = { 0 }, c = { 0 };
+	const struct made *all[] = { &m, &b, &c };
+	uint64_t r = m.seed;
+	struct buf host = { 0 }, path = { 0 }, query = { 0 };
+	unsigned allowed = 0, by_last = 0, looks = 0, n = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < BOUNDED; i++) {
+		next_policy(&m, &r);
+		next_boundary(&b, &m, &r);
+		next_boundary(&c, &m, &r);
+		table_bind(m.t, b.t);
+		table_bind(b.t, c.t);
+		for (unsigned k = 0; k < BOUNDED_REQUESTS; k++, n++) {
+			const struct pol_dest *near = &m.p.dests[util_random(&r) % m.p.dest_n];
+			struct str content = str_of(PICK(&r, contents));
+			struct facts f = { .scheme = near->scheme, .port = near->port, .method = str_of(PICK(&r, asked_methods)), .content = util_random(&r) % 2 ? &content : NULL, .has_content = util_random(&r) % 4 == 0 };
+			struct made_fields fields;
+			struct decision d, one[3], by;
+			struct dest dest;
+			bool refused = false, asks = false;
+
+			made_instance(&host, &r, str_mk(near->host.text, near->host.len));
+			made_path(&path, &r, false);
+			made_extras(&f, &r, &query, &fields);
+			f.host = buf_str(&host);
+			f.path = buf_str(&path);
+			decide(m.t, table_find(m.t, f.scheme, f.host, f.port, &dest) == 1 ? &dest : NULL, &f, &d);
+			for (unsigned x = 0; x < 3; x++) {
+				ref_eval(&all[x]->p, &f, &one[x]);
+				refused = refused || (one[x].verdict == VERDICT_DENY && one[x].why != DECIDE_LOOK);
+				asks = asks || one[x].why == DECIDE_LOOK;
+			}
+			if ((d.verdict == VERDICT_ALLOW) != (!refused && !asks) || (d.why == DECIDE_LOOK) != (!refused && asks)) {
+				fprintf(stderr, "--- boundaries\n%.*s---\n%.*s", (int)buf_len(&b.text), (const char *)buf_data(&b.text), (int)buf_len(&c.text), (const char *)buf_data(&c.text));
+				differ(&m, &f, "the decision within two boundaries");
+			}
+			if (decide_boundary(m.t, &f, &by) != (one[1].verdict == VERDICT_ALLOW && one[2].verdict == VERDICT_ALLOW))
+				differ(&m, &f, "what the boundaries say");
+			allowed += d.verdict == VERDICT_ALLOW;
+			by_last += one[0].verdict == VERDICT_ALLOW && one[1].verdict == VERDICT_ALLOW && refused;
+			looks += d.why == DECIDE_LOOK;
+		}
+		table_free(m.t);
+		policy_free(&m.p);
+		policy_free(&b.p);
+		policy_free(&c.p);
+	}
+	print_message("%u requests within two boundaries: %u allowed, %u refused by the second only, %u depend on content\n", n, allowed, by_last, looks);
+	assert_true(allowed > n / 1000 && by_last > 10 && looks > 0);
+	buf_fini(&m.text);
+	buf_fini(&b.text);
+	buf_fini(&c.text);
+	buf_fini(&host);
+	buf_fini(&path);
+	buf_fini(&query);
+}
+
 /* --- a policy of two files ----------------------------------------------------------------------------------------- */
 
 static bool read_base(void *arg, const char *name, struct buf *out, const char **why)
@@ -484,6 +545,7 @@ int main(void)
 		cmocka_unit_test(table_is_reference),
 		cmocka_unit_test(covers_is_inclusion),
 		cmocka_unit_test(boundary_is_both),
+		cmocka_unit_test(boundaries_are_all),
 		cmocka_unit_test(composition_unites),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

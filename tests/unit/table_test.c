@@ -2,6 +2,8 @@
 /* The table as a file: the same octets each time, look-ups, sizes, and what happens to a damaged one. */
 #include "policy_util.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <lmdb.h>
 #include <openssl/evp.h>
 #include <time.h>
@@ -631,6 +633,103 @@ static void not_tables(void **state)
 	close(null);
 }
 
+/* --- what the fuzzer of values begins with --------------------------------------------------------------------------- */
+
+#define SEEDS "tests/fuzz/corpus/table_value"
+#define TABLES "tests/fuzz/corpus/table_check" /* kept to be tables of today by tests/e2e/policy-octets.sh */
+
+struct seeds {
+	const char *name;
+	bool write;
+	unsigned n, of_this, stale;
+};
+
+static bool on_seed(void *arg, const struct dest *d)
+{
+	struct seeds *s = arg;
+	uint8_t have[65536];
+	char path[512];
+	FILE *f;
+	size_t n;
+
+	snprintf(path, sizeof(path), SEEDS "/%s-%u", s->name, s->of_this++);
+	s->n++;
+	if (s->write && (f = fopen(path, "w")) != NULL) {
+		assert_int_equal(fwrite(d->value, 1, d->value_len, f), d->value_len);
+		fclose(f);
+	}
+	f = fopen(path, "r");
+	n = f != NULL ? fread(have, 1, sizeof(have), f) : 0;
+	if (f != NULL)
+		fclose(f);
+	if (n != d->value_len || memcmp(have, d->value, n) != 0) {
+		print_message("%s is no value of today: WRITE=1 build/release/tests/table_test writes it anew\n", path);
+		s->stale++;
+	}
+	return true;
+}
+
+static void seeds_of(struct seeds *s, const char *name, struct table *t)
+{
+	s->name = name;
+	s->of_this = 0;
+	assert_true(table_dest_each(t, on_seed, s));
+	table_free(t);
+}
+
+/* A seed of an older format is turned away before anything is walked over, and finds nothing: all there are must be loaded. */
+static void value_seeds_are_of_today(void **state)
+{
+	struct seeds s = { .write = getenv("WRITE") != NULL };
+	struct err err = ERR_INIT;
+	struct policy p;
+	struct dirent *e;
+	DIR *d = opendir(TABLES);
+	char path[512];
+
+	(void)state;
+	if (d == NULL)
+		fail_msg("run from the top folder: no %s", TABLES);
+	while ((e = readdir(d)) != NULL) {
+		struct table *t;
+		int fd;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), TABLES "/%s", e->d_name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || table_open(&t, fd, &err) < 0)
+			fail_msg("%s: %s", path, err.text);
+		close(fd);
+		seeds_of(&s, e->d_name, t);
+	}
+	closedir(d);
+	util_parse(&p, sample);
+	seeds_of(&s, "sample", util_table(&p));
+	policy_free(&p);
+	assert_true(s.n > 30);
+	assert_int_equal(s.stale, 0);
+	d = opendir(SEEDS);
+	assert_non_null(d);
+	while ((e = readdir(d)) != NULL) {
+		static uint8_t b[65536];
+		struct dest_value v;
+		FILE *f;
+		size_t n;
+
+		if (e->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), SEEDS "/%s", e->d_name);
+		f = fopen(path, "r");
+		assert_non_null(f);
+		n = fread(b, 1, sizeof(b), f);
+		fclose(f);
+		if (!dest_value_load(str_mk(b, n), &v) || dest_value_check(str_mk(b, n), UINT32_MAX) != NULL)
+			fail_msg("%s is no value of today: remove it", path);
+	}
+	closedir(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -645,6 +744,7 @@ int main(void)
 		cmocka_unit_test(wildcard_secrets),
 		cmocka_unit_test(many),
 		cmocka_unit_test(not_tables),
+		cmocka_unit_test(value_seeds_are_of_today),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
