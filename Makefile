@@ -121,6 +121,11 @@ bench: all $(B)/bench/policy
 	BIN=$(abspath $(BIN)) bash tests/bench/run.sh
 	BIN=$(abspath $(BIN)) bash tests/bench/names.sh
 
+# What a mint costs without messages, and how many instructions (tests/bench/names.sh counts what messages cost too).
+$(B)/bench/mint_ours: $(B)/tests/bench/mint_ours.o $(B)/libtest.a $(B)/libcommon.a
+	@mkdir -p $(dir $@)
+	@echo "  LD $@"; $(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_COMMON) $(LIBS_TEST)
+
 # How fast scrubbing is.
 bench-scrub: $(B)/bench/scrub
 	@$<

@@ -138,6 +138,12 @@ static void of_dest(struct statements *ss, const struct pol_dest *d)
 		MUST(EVP_Digest(d->cas[i].p, d->cas[i].n, sha, NULL, EVP_sha256(), NULL) == 1);
 		add(ss, GRANTS, "%s: trusts the certificate with SHA-256 %02x%02x%02x%02x%02x%02x...", name, sha[0], sha[1], sha[2], sha[3], sha[4], sha[5]);
 	}
+	if (d->crl_n > 0)
+		add(ss, RESTRICTS, "%s: takes only certificates that the lists under tls.crl cover", name);
+	for (unsigned i = 0; i < d->crl_n; i++) {
+		MUST(EVP_Digest(d->crls[i].p, d->crls[i].n, sha, NULL, EVP_sha256(), NULL) == 1);
+		add(ss, EITHER, "%s: tls.crl with SHA-256 %02x%02x%02x%02x%02x%02x...", name, sha[0], sha[1], sha[2], sha[3], sha[4], sha[5]);
+	}
 	if (d->pin_n > 0)
 		add(ss, RESTRICTS, "%s: the chain holds one of the keys under tls.pin", name);
 	for (unsigned i = 0; i < d->pin_n; i++)

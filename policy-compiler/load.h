@@ -97,6 +97,7 @@ const char *load_inject_kind(enum inject_kind k); /* as in `as:` */
 bool load_inject_when(const struct pol_inject *in, struct str rule); /* it is for what that rule lets through */
 void load_injects_of(struct load *l, struct pol_dest *d); /* of one host and port: its rules have their ids */
 void load_ca(struct load *l, const struct yaml_node *n, struct pol_dest *d);
+void load_crl(struct load *l, const struct yaml_node *n, struct pol_dest *d);
 void load_tests(struct load *l, const struct yaml_node *list); /* after secrets */
 void load_pins(struct load *l, const struct schema_value *v, struct pol_dest *d);
 void load_sandbox(struct load *l, const struct yaml_node *n);

@@ -146,6 +146,15 @@ static void on_ca(void *arg, const struct schema_row *row, const struct schema_v
 	said(c, SAID_CA, v);
 }
 
+static void on_crl(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct dest_ctx *c = arg;
+
+	(void)row;
+	load_crl(c->l, v->node, &c->proto);
+	said(c, SAID_CRL, v);
+}
+
 static void on_tls_min(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
@@ -191,6 +200,7 @@ static void on_passthrough(void *arg, const struct schema_row *row, const struct
 
 static const struct schema_row tls_rows[] = {
 	{ "ca", SCHEMA_TEXT, false, on_ca, NULL, 0, 0 },
+	{ "crl", SCHEMA_TEXT, false, on_crl, NULL, 0, 0 },
 	{ "min", SCHEMA_WORD, false, on_tls_min, "1.2|1.3", 0, 0 },
 	{ "alpn", SCHEMA_TEXTS, false, on_alpn, NULL, 0, 2 },
 	{ "pin", SCHEMA_TEXTS, false, on_pin, NULL, 0, PINS_MAX },
@@ -587,7 +597,7 @@ static void check_tunnel(struct dest_ctx *c, const struct yaml_node *n)
 	for (unsigned i = 0; d->scheme == SCHEME_TCP && i < c->port_n; i++)
 		if (c->ports[i] == 80 || c->ports[i] == 443)
 			ERROR_AT(c->l, at, "port %u is not for `protocol: tcp`: HTTP and TLS are decided there, or passed through by `tls: {passthrough: true}`", c->ports[i]);
-	if (d->scheme != SCHEME_TCP && c->tls_node != NULL && (d->ca_n > 0 || d->tls_min != 0 || d->alpn_h1 || d->alpn_h2 || d->pin_n > 0))
+	if (d->scheme != SCHEME_TCP && c->tls_node != NULL && (d->ca_n > 0 || d->crl_n > 0 || d->tls_min != 0 || d->alpn_h1 || d->alpn_h2 || d->pin_n > 0))
 		ERROR_AT(c->l, c->tls_node, "`passthrough` beside other keys of `tls`: the client verifies, not the gateway");
 	if (c->paths_node != NULL)
 		ERROR_AT(c->l, c->paths_node, "`paths` on a tunnel: its octets pass unread");

@@ -73,6 +73,10 @@ static void merge_scalars(struct load *l, struct pol_dest *x, const struct pol_d
 		x->cas = y->cas;
 		x->ca_n = y->ca_n;
 	}
+	if (takes(l, x, y, SAID_CRL, same_texts(x->crls, x->crl_n, y->crls, y->crl_n), "tls.crl")) {
+		x->crls = y->crls;
+		x->crl_n = y->crl_n;
+	}
 	if (takes(l, x, y, SAID_LOG_QUERY, x->log_query == y->log_query, "log_query"))
 		x->log_query = y->log_query;
 	if (takes(l, x, y, SAID_FOREIGN, x->foreign == y->foreign, "foreign"))

@@ -103,7 +103,7 @@ struct pol_inject {
 	struct pol_place at;
 };
 /* Scalars of a destination: two files cannot say different things. */
-enum { SAID_ID = 0, SAID_CONNECT, SAID_TLS_MIN, SAID_CA, SAID_LOG_QUERY, SAID_FOREIGN, SAID_SCRUB, SAID_ENCODED_SLASH, SAID_EMPTY_SEGMENTS, SAID_RAW, SAID_N };
+enum { SAID_ID = 0, SAID_CONNECT, SAID_TLS_MIN, SAID_CA, SAID_CRL, SAID_LOG_QUERY, SAID_FOREIGN, SAID_SCRUB, SAID_ENCODED_SLASH, SAID_EMPTY_SEGMENTS, SAID_RAW, SAID_N };
 struct pol_dest {
 	enum scheme scheme;
 	struct canon_host host; /* text: a host, or the pattern of a wildcard */
@@ -121,6 +121,8 @@ struct pol_dest {
 	uint8_t tls_min;
 	struct str *cas; /* DER */
 	unsigned ca_n;
+	struct str *crls; /* DER */
+	unsigned crl_n;
 	uint8_t (*pins)[32]; /* SHA-256 of a SubjectPublicKeyInfo */
 	unsigned pin_n;
 	bool alpn_h1, alpn_h2; /* none of both: no choice was made */

@@ -159,6 +159,8 @@ static void put_lists(struct value *v, const struct pol_dest *d)
 	}
 	for (unsigned i = 0; i < d->ca_n; i++)
 		put_ref(v, &v->sect[SECT_CAS], d->cas[i]);
+	for (unsigned i = 0; i < d->crl_n; i++)
+		put_ref(v, &v->sect[SECT_CRLS], d->crls[i]);
 	buf_add(&v->sect[SECT_PINS], d->pins, d->pin_n * (size_t)PIN_SIZE);
 	for (unsigned i = 0; i < d->inject_n; i++) {
 		const struct pol_inject *in = &d->injects[i];
@@ -261,7 +263,7 @@ static void put_limits(struct buf *out, const struct dest_limits *l)
 /* shadowed: of the same key, without a port of its own; its deny rules count behind those of d. Or NULL. */
 static int put_dest(struct buf *out, const struct policy *p, const struct pol_dest *d, const struct pol_dest *shadowed, uint32_t index, struct err *err)
 {
-	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, RATE_SIZE, 1 };
+	static const uint32_t sizes[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, CRL_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, RATE_SIZE, 1 };
 	struct value v = { 0 };
 	struct buf names = { 0 };
 	struct dest_limits limits = dest_limits_both(&p->limits.sizes, &d->limits.sizes);
@@ -287,6 +289,7 @@ static int put_dest(struct buf *out, const struct policy *p, const struct pol_de
 	}
 	rebase(&names, 8, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_CAS], CA_SIZE, 0, 1, (uint32_t)base);
+	rebase(&v.sect[SECT_CRLS], CRL_SIZE, 0, 1, (uint32_t)base);
 	rebase(&v.sect[SECT_INJECTS], INJECT_SIZE, 8, 11, (uint32_t)base);
 	rebase(&v.sect[SECT_RULES], RULE_SIZE, 12, 4, (uint32_t)base);
 	rebase(&v.sect[SECT_METHODS], METHOD_SIZE, 0, 1, (uint32_t)base);

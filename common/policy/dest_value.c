@@ -8,7 +8,7 @@
 #include "glob.h"
 #include "host_pattern.h"
 
-static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, RATE_SIZE, 1 };
+static const uint32_t element_size[SECTIONS] = { ADDRESS_SIZE, CA_SIZE, CRL_SIZE, PIN_SIZE, INJECT_SIZE, RULE_SIZE, METHOD_SIZE, NODE_SIZE, SLOT_SIZE, PART_SIZE, ACCEPT_SIZE, PLACE_SIZE, RATE_SIZE, 1 };
 static const char *const methods[] = TABLE_METHODS;
 
 /* --- loading ------------------------------------------------------------------------------------------------------- */
@@ -430,6 +430,9 @@ static bool lists_ok(const struct dest_value *d, uint32_t secrets)
 		if (!ip_ok(p, false) || p[17] > (p[0] == 4 ? 32 : 128) || le16(p + 18) != 0)
 			return false;
 	for (uint32_t i = 0; (p = dest_value_at(d, SECT_CAS, CA_SIZE, i)) != NULL; i++)
+		if (le32(p + 4) == 0 || !inside_texts(d, p))
+			return false;
+	for (uint32_t i = 0; (p = dest_value_at(d, SECT_CRLS, CRL_SIZE, i)) != NULL; i++)
 		if (le32(p + 4) == 0 || !inside_texts(d, p))
 			return false;
 	for (uint32_t i = 0; (p = dest_value_at(d, SECT_INJECTS, INJECT_SIZE, i)) != NULL; i++) {

@@ -28,7 +28,7 @@
 #include "../base/buf.h"
 
 #define TABLE_MAGIC "SPTABLE\0"
-#define TABLE_FORMAT 6u
+#define TABLE_FORMAT 7u
 #define TABLE_DEST_MAX 1000000u
 #define TABLE_SECRET_MAX 10000u
 enum { TABLE_FLAG_EXPLAIN = 1 };
@@ -40,7 +40,7 @@ enum { KEY_HEADER = 0, KEY_SECRET = 1, KEY_SANDBOX = 2, KEY_DEST = 3 };
 
 enum { DEST_FLAG_LOG_QUERY = 1, DEST_FLAG_ENCODED_SLASH = 2, DEST_FLAG_EMPTY_SEGMENTS = 4, DEST_FLAG_RAW = 8, DEST_FLAG_ALPN_H1 = 16, DEST_FLAG_ALPN_H2 = 32,
 	DEST_FLAG_TUNNEL = 64 /* protocol tcp, or TLS that is passed through */, DEST_FLAGS_ALL = 127 };
-enum dest_section { SECT_ADDRESSES = 0, SECT_CAS, SECT_PINS, SECT_INJECTS, SECT_RULES, SECT_METHODS, SECT_NODES, SECT_SLOTS, SECT_PARTS, SECT_ACCEPTS, SECT_PLACES, SECT_RATES, SECT_TEXTS, SECTIONS };
+enum dest_section { SECT_ADDRESSES = 0, SECT_CAS, SECT_CRLS, SECT_PINS, SECT_INJECTS, SECT_RULES, SECT_METHODS, SECT_NODES, SECT_SLOTS, SECT_PARTS, SECT_ACCEPTS, SECT_PLACES, SECT_RATES, SECT_TEXTS, SECTIONS };
 enum {
 	/* fixed part */
 	DEST_INDEX = 0,        /* u32 */
@@ -58,6 +58,7 @@ enum {
 	/* elements */
 	ADDRESS_SIZE = 20,     /* u8 family, 16 octets, u8 bits, 2 zero */
 	CA_SIZE = 8,           /* ref */
+	CRL_SIZE = 8,          /* ref */
 	PIN_SIZE = 32,         /* SHA-256 of a SubjectPublicKeyInfo */
 	INJECT_SIZE = 100,     /* u8 kind, u8 flags, u16 places, u32 secret, refs secret name, username, name, format, service, region, lists (strs, one after the other) env: name, template, ...; when: rule ids; of hmac refs template (template.h), timestamp, nonce (fields), u8 hash, u8 encoding, u8 form of the key, u8 zero */
 	RULE_SIZE = 44,        /* u32 methods (bits), u32 first and u32 count of further methods, refs pattern, id, source, conditions (cond.h) */

@@ -285,6 +285,7 @@ static int load_dest(const struct table *t, enum scheme scheme, uint16_t port, s
 	out->connect_port = le16(v.p + DEST_CONNECT_PORT);
 	out->tls_min = v.p[DEST_TLS_MIN];
 	out->has_ca = v.sect[SECT_CAS].n > 0;
+	out->has_crl = v.sect[SECT_CRLS].n > 0;
 	out->alpn_h1 = (flags & DEST_FLAG_ALPN_H1) != 0;
 	out->alpn_h2 = (flags & DEST_FLAG_ALPN_H2) != 0;
 	out->pin_n = v.sect[SECT_PINS].n;
@@ -578,6 +579,17 @@ bool dest_ca(const struct dest *d, unsigned i, struct str *der)
 	const uint8_t *p;
 
 	if ((p = element(d, &v, SECT_CAS, CA_SIZE, i)) == NULL)
+		return false;
+	*der = dest_value_ref(&v, p);
+	return der->n > 0;
+}
+
+bool dest_crl(const struct dest *d, unsigned i, struct str *der)
+{
+	struct dest_value v;
+	const uint8_t *p;
+
+	if ((p = element(d, &v, SECT_CRLS, CRL_SIZE, i)) == NULL)
 		return false;
 	*der = dest_value_ref(&v, p);
 	return der->n > 0;

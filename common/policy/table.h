@@ -79,6 +79,7 @@ struct dest {
 	uint16_t connect_port;
 	uint8_t tls_min;      /* 0 default, 12, 13 */
 	bool has_ca;          /* dest_ca gives the DER certificates */
+	bool has_crl;         /* dest_crl gives lists of revoked ones: what they do not cover is refused */
 	bool alpn_h1, alpn_h2; /* `tls.alpn` lists it; none of both: no choice was made */
 	unsigned pin_n;
 	bool has_inject;
@@ -118,6 +119,7 @@ struct str dest_host(const struct dest *d); /* its canonical host, or the patter
 bool dest_stands_for(const struct dest *d, struct str host); /* whether that is, or covers, this host */
 /* DER certificates that replace the public roots here. Returns false when i is past the last. */
 bool dest_ca(const struct dest *d, unsigned i, struct str *der);
+bool dest_crl(const struct dest *d, unsigned i, struct str *der);
 
 bool dest_rate(const struct dest *d, unsigned i, struct rate *out);
 /* Its limits and those of the rule that decided: the smaller of each. */

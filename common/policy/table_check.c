@@ -140,7 +140,7 @@ static const char *check_dest(struct check *k, struct str key, struct str value)
 		note_wildcard(k, &d, &pattern);
 	if ((d.p[DEST_FLAGS] & DEST_FLAG_TUNNEL) != 0 ? b[1] == SCHEME_HTTP || pattern.kind != HOST_EXACT || d.sect[SECT_INJECTS].n > 0 : b[1] == SCHEME_TCP)
 		return "a tunnel";
-	if (b[1] != SCHEME_HTTPS && (d.sect[SECT_INJECTS].n > 0 || d.sect[SECT_CAS].n > 0 || d.sect[SECT_PINS].n > 0 || (d.p[DEST_FLAGS] & (DEST_FLAG_ALPN_H1 | DEST_FLAG_ALPN_H2)) != 0))
+	if (b[1] != SCHEME_HTTPS && (d.sect[SECT_INJECTS].n > 0 || d.sect[SECT_CAS].n > 0 || d.sect[SECT_CRLS].n > 0 || d.sect[SECT_PINS].n > 0 || (d.p[DEST_FLAGS] & (DEST_FLAG_ALPN_H1 | DEST_FLAG_ALPN_H2)) != 0))
 		return "secrets or certificates without TLS";
 	for (uint32_t i = 0; (inject = dest_value_at(&d, SECT_INJECTS, INJECT_SIZE, i)) != NULL; i++)
 		if (!inject_bound(k, &d, inject))

@@ -97,6 +97,16 @@ static bool trusts(const struct dest *b, struct str der)
 	return false;
 }
 
+static bool heeds(const struct dest *d, struct str der)
+{
+	struct str one;
+
+	for (unsigned i = 0; dest_crl(d, i, &one); i++)
+		if (str_eq(one, der))
+			return true;
+	return false;
+}
+
 static bool pins(const struct dest *b, const uint8_t *pin)
 {
 	const uint8_t *one;
@@ -120,6 +130,11 @@ static void tls(struct within *w)
 		good = trusts(b, der);
 	if (!good)
 		beyond(w, "`tls.ca`");
+	good = true;
+	for (unsigned i = 0; good && dest_crl(b, i, &der); i++)
+		good = heeds(d, der);
+	if (!good)
+		beyond(w, "`tls.crl`");
 	good = b->pin_n == 0 || d->pin_n > 0;
 	for (unsigned i = 0; good && b->pin_n > 0 && (pin = dest_pin(d, i)) != NULL; i++)
 		good = pins(b, pin);

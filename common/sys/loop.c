@@ -99,7 +99,19 @@ void loop_stop(struct loop *l) { l->stop = true; }
 
 static uint64_t slot_key(const struct loop *l, uint32_t i) { return (uint64_t)l->slots[i].gen << 32 | i; }
 
-void watch_start(struct loop *l, struct watch *w, int fd, uint32_t events, watch_fn *fn)
+/* Its slot is free again; events of it that are on their way are nobody's. */
+static void forget(struct watch *w)
+{
+	struct loop *l = w->loop;
+
+	l->slots[w->index].w = NULL;
+	l->slots[w->index].gen++;
+	l->slots[w->index].next_free = l->free_head;
+	l->free_head = w->index + 1;
+	w->loop = NULL;
+}
+
+bool watch_try(struct loop *l, struct watch *w, int fd, uint32_t events, watch_fn *fn)
 {
 	struct epoll_event ev = { .events = events };
 	uint32_t i;
@@ -119,8 +131,13 @@ void watch_start(struct loop *l, struct watch *w, int fd, uint32_t events, watch
 	l->slots[i].w = w;
 	*w = (struct watch){ .fn = fn, .loop = l, .fd = fd, .events = events, .index = i };
 	ev.data.u64 = slot_key(l, i);
-	MUST(epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev) == 0);
+	if (epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev) == 0)
+		return true;
+	forget(w);
+	return false;
 }
+
+void watch_start(struct loop *l, struct watch *w, int fd, uint32_t events, watch_fn *fn) { MUST(watch_try(l, w, fd, events, fn)); }
 
 void watch_set(struct watch *w, uint32_t events)
 {
@@ -142,11 +159,7 @@ void watch_stop(struct watch *w)
 		return;
 	/* The descriptor may live on in another process: closing it would not end the registration. */
 	epoll_ctl(l->ep, EPOLL_CTL_DEL, w->fd, NULL);
-	l->slots[w->index].w = NULL;
-	l->slots[w->index].gen++;
-	l->slots[w->index].next_free = l->free_head;
-	l->free_head = w->index + 1;
-	w->loop = NULL;
+	forget(w);
 }
 
 /* Timers: a binary heap by deadline. */

@@ -31,6 +31,8 @@ struct loop *loop_new(void);
 void loop_free(struct loop *l);
 /* EPOLLET may be among events. Ends the process when epoll refuses (descriptor table full is checked by callers). */
 void watch_start(struct loop *l, struct watch *w, int fd, uint32_t events, watch_fn *fn);
+/* For descriptors that come from elsewhere: false (errno) when epoll refuses, as of a plain file; nothing is watched then. */
+bool watch_try(struct loop *l, struct watch *w, int fd, uint32_t events, watch_fn *fn);
 void watch_set(struct watch *w, uint32_t events); /* no system call if unchanged */
 void watch_stop(struct watch *w); /* idempotent; does not close the descriptor */
 /* (Re)arms; a later deadline than the armed one costs no heap work until it fires. */

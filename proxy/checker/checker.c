@@ -32,6 +32,8 @@ static bool load_all(void *arg, const struct dest *d)
 
 	for (unsigned i = 0; dest_ca(d, i, &der); i++)
 		;
+	for (unsigned i = 0; dest_crl(d, i, &der); i++)
+		;
 	for (unsigned i = 0, n = dest_inject_count(d); i < n; i++)
 		if (!dest_inject(d, i, &in))
 			return false;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "../../common/base/must.h"
@@ -442,6 +443,14 @@ struct http_call *http_start(struct http *h, struct http_request *r, http_fn *fn
 	return c;
 }
 
+static bool is_stream(int fd)
+{
+	int type = 0;
+	socklen_t n = sizeof(type);
+
+	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) == 0 && type == SOCK_STREAM;
+}
+
 void http_dialed(struct http *h, struct ipc_msg *m)
 {
 	const struct msg_dialed *d = (const void *)m->data;
@@ -453,7 +462,12 @@ void http_dialed(struct http *h, struct ipc_msg *m)
 		return;
 	c->id = 0;
 	timer_stop(&c->late);
-	if (d->status != DIAL_OK || m->fd_n != 1) {
+	if (d->status == DIAL_OK && (m->fd_n != 1 || !is_stream(m->fds[0]))) {
+		snprintf(c->cause, sizeof(c->cause), "what the role that connects handed over is no connection");
+		answer(c, 0, NULL);
+		return;
+	}
+	if (d->status != DIAL_OK) {
 		snprintf(c->cause, sizeof(c->cause), "%.*s", (int)(m->len - sizeof(*d)), (const char *)m->data + sizeof(*d));
 		answer(c, 0, NULL);
 		return;

@@ -11,6 +11,7 @@
  * Names: ident says for whom the connection was made (CONNECT, synthetic address, SNI), and everything inside must agree
  * with it. HTTP/2 is spoken when TLS agreed on it (ALPN), and never in the clear.
  */
+#include <errno.h>
 #include <netinet/in.h>
 #include <openssl/err.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
+#include "../../common/sys/log.h"
 #include "../exchange/websocket.h"
 #include "../http/hello.h"
 #include "client.h"
@@ -206,14 +208,20 @@ void client_accept(struct worker *w, int fd)
 {
 	struct client *cl = must_calloc(1, sizeof(*cl));
 	const struct canon_host *name;
+	static struct log_limit said_unwatched;
 	int one = 1;
 
+	if (!conn_init(&cl->c, w->loop, fd, &conn_ops, &w->clients)) {
+		log_limited(&said_unwatched, "a connection is dropped: %s", strerror(errno));
+		close(fd);
+		free(cl);
+		return;
+	}
 	cl->w = w;
 	cl->half.ops = &client_h1_ops;
 	cl->start_ms = clock_wall_ms();
 	worker_request_id(w, cl->conn_id);
 	setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof(one));
-	conn_init(&cl->c, w->loop, fd, &conn_ops, &w->clients);
 	cl->handle = handle_new(&w->handles, HANDLE_CLIENT, &cl->c);
 	client_set_state(cl, CL_SNIFF);
 	if (!local_address(fd, &cl->dialled, &cl->port)) {

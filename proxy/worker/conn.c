@@ -28,7 +28,7 @@ static ssize_t sock_read(struct conn *c, void *p, size_t n)
 		errno = EAGAIN;
 		return -1;
 	}
-	k = recv(c->fd, p, n, 0);
+	k = recv(c->fd, p, n, MSG_DONTWAIT); /* whoever made the socket may have left it blocking, or make it so */
 	if (k < 0 && (errno == EAGAIN || errno == EINTR))
 		c->readable = false;
 	else if (k > 0 && (size_t)k < n && !c->rdhup)
@@ -44,7 +44,7 @@ static ssize_t sock_write(struct conn *c, const void *p, size_t n)
 		errno = EAGAIN;
 		return -1;
 	}
-	k = send(c->fd, p, n, MSG_NOSIGNAL | (c->more_follows ? MSG_MORE : 0));
+	k = send(c->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT | (c->more_follows ? MSG_MORE : 0));
 	if (k < 0 && (errno == EAGAIN || errno == EINTR))
 		c->writable = false;
 	return k;
@@ -136,8 +136,10 @@ static void on_event(struct watch *w, uint32_t events)
 	c->ops->process(c);
 }
 
-void conn_init(struct conn *c, struct loop *l, int fd, const struct conn_ops *ops, struct conn_list *list)
+bool conn_init(struct conn *c, struct loop *l, int fd, const struct conn_ops *ops, struct conn_list *list)
 {
+	if (fd >= 0 && !watch_try(l, &c->watch, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, on_event))
+		return false;
 	c->ops = ops;
 	c->loop = l;
 	c->fd = fd;
@@ -150,10 +152,10 @@ void conn_init(struct conn *c, struct loop *l, int fd, const struct conn_ops *op
 	c->active_ms = loop_now_ms(l);
 	if (fd >= 0) {
 		c->connected = true;
-		watch_start(l, &c->watch, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, on_event);
 		/* try at once: data is often there already, and a socket just made is writable */
 		c->readable = c->writable = c->more = true;
 	}
+	return true;
 }
 
 void conn_start_tls(struct conn *c, SSL *ssl)

@@ -64,7 +64,11 @@ struct conn_list {
 };
 static inline size_t conn_queued(const struct conn *c) { return c->in.cap + c->out.cap + c->pre.cap + c->held; }
 
-void conn_init(struct conn *c, struct loop *l, int fd, const struct conn_ops *ops, struct conn_list *list);
+/*
+ * Takes fd, which may come from another role: whatever it is, nothing waits for it but the loop. False: it is nothing that can be
+ * waited for; nothing was taken, and c is as it was.
+ */
+bool conn_init(struct conn *c, struct loop *l, int fd, const struct conn_ops *ops, struct conn_list *list);
 /* Starts TLS on the connection; input queued so far is fed to it. Takes ssl. */
 void conn_start_tls(struct conn *c, SSL *ssl);
 /* Reads what is there into in, up to its limit. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
@@ -98,9 +99,14 @@ static void take_slots(struct reporter *r, const struct ipc_msg *m)
 	const struct msg_inflight *f = (const void *)m->data;
 	const struct msg_record taken = { .number = 0, .slot = INFLIGHT_NO_SLOT };
 	struct inflight_slot *s;
+	struct stat st;
 
 	if (m->fd_n != 1 || f->slots != INFLIGHT_SLOTS || f->slot_size != INFLIGHT_SLOT_SIZE)
 		return;
+	if (fstat(m->fds[0], &st) != 0 || st.st_size < (off_t)(sizeof(*s) * INFLIGHT_SLOTS)) { /* behind the end of a file there is nothing to map */
+		log_error("the in-flight slots are too few");
+		return;
+	}
 	s = mmap(NULL, sizeof(*s) * INFLIGHT_SLOTS, PROT_READ | PROT_WRITE, MAP_SHARED, m->fds[0], 0);
 	if (s == MAP_FAILED) {
 		log_error("cannot map the in-flight slots");

@@ -118,7 +118,8 @@ static SSL_CTX *upstream_ctx(struct tls *t, X509_STORE *store, const struct dest
 	if (store != NULL)
 		SSL_CTX_set1_verify_cert_store(ctx, store);
 	SSL_CTX_set_alpn_protos(ctx, alpn, sizeof(alpn) - 1);
-	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+	/* where lists of revoked certificates come with the policy, each connection is verified: a resumed one is not, and a list has its end */
+	SSL_CTX_set_session_cache_mode(ctx, d != NULL && d->has_crl ? SSL_SESS_CACHE_OFF : SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
 	SSL_CTX_sess_set_new_cb(ctx, on_new_session);
 	return ctx;
 }
@@ -395,6 +396,21 @@ SSL *tls_server(struct tls *t, void *client)
 	return s;
 }
 
+static bool add_lists(X509_STORE *store, const struct dest *d)
+{
+	bool ok = true;
+	struct str der;
+
+	for (unsigned i = 0; ok && dest_crl(d, i, &der); i++) {
+		const unsigned char *p = (const unsigned char *)der.p;
+		X509_CRL *x = d2i_X509_CRL(NULL, &p, (long)der.n);
+
+		ok = x != NULL && X509_STORE_add_crl(store, x) == 1;
+		X509_CRL_free(x);
+	}
+	return ok;
+}
+
 static SSL_CTX *dest_ctx(struct tls *t, const struct dest *d, const char **cause)
 {
 	X509_STORE *store;
@@ -424,6 +440,11 @@ static SSL_CTX *dest_ctx(struct tls *t, const struct dest *d, const char **cause
 	if (n == 0) {
 		X509_STORE_free(store);
 		*cause = "there are no trust anchors for it";
+		return NULL;
+	}
+	if (d->has_crl && !add_lists(store, d)) {
+		X509_STORE_free(store);
+		*cause = "the policy's lists of revoked certificates (tls.crl) cannot be read";
 		return NULL;
 	}
 	ctx = upstream_ctx(t, store, d);
@@ -456,7 +477,7 @@ SSL *tls_upstream(struct tls *t, const struct dest *d, const struct canon_host *
 	SSL *s;
 	bool ok;
 
-	if (!d->has_ca && d->tls_min != 13 && d->pin_n == 0) {
+	if (!d->has_ca && !d->has_crl && d->tls_min != 13 && d->pin_n == 0) {
 		if (t->upstream == NULL) {
 			X509_STORE *store = t->w->trust != NULL ? trust_store_new(t->w->trust) : NULL;
 

@@ -214,7 +214,7 @@ static void dialed(struct dial_waiter *d, const struct ipc_msg *m, int *fd_taken
 	t->ip.family = a->family;
 	memcpy(t->ip.b, a->addr, sizeof(t->ip.b));
 	upstream_dial_facts(a, &t->facts);
-	if (a->status != DIAL_OK || m->fd_n != 1) {
+	if (a->status != DIAL_OK) {
 		snprintf(cause, sizeof(cause), "%.*s", (int)(m->len - sizeof(*a)), (const char *)m->data + sizeof(*a));
 		refuse(cl, upstream_dial_code(a), cause);
 		return;
@@ -223,8 +223,11 @@ static void dialed(struct dial_waiter *d, const struct ipc_msg *m, int *fd_taken
 		refuse(cl, REFUSAL_POLICY_DENIED, POLICY_CHANGED);
 		return;
 	}
+	if (m->fd_n != 1 || !conn_init(&t->up, cl->w->loop, m->fds[0], &up_ops, &cl->w->tunnel_conns)) {
+		refuse(cl, REFUSAL_GATEWAY_UNAVAILABLE, DIALED_NOTHING);
+		return;
+	}
 	*fd_taken = 1;
-	conn_init(&t->up, cl->w->loop, m->fds[0], &up_ops, &cl->w->tunnel_conns);
 	t->up.reads_on = true;
 	setsockopt(m->fds[0], SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(m->fds[0], IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));

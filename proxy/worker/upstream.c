@@ -630,7 +630,15 @@ static void socket_came(struct upstream *u, const struct ipc_msg *m, int *fd_tak
 	undial(u);
 	snprintf(cause, sizeof(cause), "%.*s", (int)(m->len - sizeof(*d)), (const char *)m->data + sizeof(*d));
 	upstream_dial_facts(d, &u->facts);
-	if (d->status != DIAL_OK || m->fd_n != 1) {
+	if (d->status == DIAL_OK && (m->fd_n != 1 || !conn_init(&u->c, us->w->loop, m->fds[0], &conn_ops, &us->w->upstream_conns))) {
+		struct origin *o = u->origin;
+
+		o->uses--;
+		free(u);
+		dial_failed(o, REFUSAL_GATEWAY_UNAVAILABLE, DIALED_NOTHING);
+		return;
+	}
+	if (d->status != DIAL_OK) {
 		struct origin *o = u->origin;
 
 		o->uses--;
@@ -639,7 +647,6 @@ static void socket_came(struct upstream *u, const struct ipc_msg *m, int *fd_tak
 		return;
 	}
 	*fd_taken = 1;
-	conn_init(&u->c, us->w->loop, m->fds[0], &conn_ops, &us->w->upstream_conns);
 	u->c.reads_on = true; /* an answer that came before the connection was reset still counts */
 	u->since_ms = loop_now_ms(us->w->loop);
 	u->since_us = clock_mono_us();

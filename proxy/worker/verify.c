@@ -3,7 +3,7 @@
  * Who an upstream is. The chain must lead to a trust anchor under RFC 5280 as OpenSSL checks it, for the name that the
  * policy has; what OpenSSL lets pass for old times' sake, and what only a gateway can know, is refused here: issuers that
  * do not say that they are CAs, our own interception CA as a witness, keys other than the pinned ones,
- * a stapled OCSP response that does not vouch. Nothing is fetched: no OCSP, CRL or AIA question leaves.
+ * a stapled OCSP response that does not vouch, what a list in the policy revokes, or does not cover. Nothing is fetched: no OCSP, CRL or AIA question leaves.
  *
  * The first cause that is found is kept with the connection, in words for the person who reads the refusal.
  */
@@ -57,9 +57,28 @@ static const char *words(int error)
 	case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
 	case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
 		return "its certificate is signed by nobody who is trusted here, or an intermediate certificate is missing (unable to get local issuer certificate)";
+	case X509_V_ERR_CERT_REVOKED:
+		return "a certificate in its chain is revoked, says the policy's list (tls.crl)";
+	case X509_V_ERR_UNABLE_TO_GET_CRL:
+	case X509_V_ERR_UNABLE_TO_GET_CRL_ISSUER:
+	case X509_V_ERR_DIFFERENT_CRL_SCOPE:
+		return "none of the policy's lists of revoked certificates (tls.crl) covers a certificate in its chain";
+	case X509_V_ERR_CRL_HAS_EXPIRED:
+		return "the policy's list of revoked certificates (tls.crl) is out of date";
+	case X509_V_ERR_CRL_SIGNATURE_FAILURE:
+	case X509_V_ERR_KEYUSAGE_NO_CRL_SIGN:
+		return "the policy's list of revoked certificates (tls.crl) is not signed by the issuer of a certificate in its chain";
 	default:
 		return X509_verify_cert_error_string(error);
 	}
+}
+
+/* A trust anchor is trusted as it is: no list has to vouch for it. */
+static bool is_anchor(X509_STORE_CTX *c)
+{
+	int depth = X509_STORE_CTX_get_error_depth(c);
+
+	return depth > 0 && depth == sk_X509_num(X509_STORE_CTX_get0_chain(c)) - 1;
 }
 
 static int on_verify(int ok, X509_STORE_CTX *c)
@@ -71,6 +90,10 @@ static int on_verify(int ok, X509_STORE_CTX *c)
 		return 1;
 	if ((error == X509_V_ERR_CERT_NOT_YET_VALID && within(X509_get0_notBefore(x), -1, CLOCK_SKEW_S)) ||
 	    (error == X509_V_ERR_CERT_HAS_EXPIRED && within(X509_get0_notAfter(x), -CLOCK_SKEW_S, 1))) {
+		X509_STORE_CTX_set_error(c, X509_V_OK);
+		return 1;
+	}
+	if (error == X509_V_ERR_UNABLE_TO_GET_CRL && is_anchor(c)) {
 		X509_STORE_CTX_set_error(c, X509_V_OK);
 		return 1;
 	}
@@ -271,6 +294,8 @@ void verify_setup(SSL_CTX *ctx, const struct trust *trust, const struct dest *d)
 	X509_VERIFY_PARAM_set_purpose(p, X509_PURPOSE_SSL_SERVER);
 	X509_VERIFY_PARAM_set_auth_level(p, 2);
 	X509_VERIFY_PARAM_set_depth(p, DEPTH_MAX);
+	if (d != NULL && d->has_crl)
+		X509_VERIFY_PARAM_set_flags(p, X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
 	SSL_CTX_set_tlsext_status_type(ctx, TLSEXT_STATUSTYPE_ocsp);
 	SSL_CTX_set_tlsext_status_cb(ctx, on_staple);
 	SSL_CTX_set_client_cert_cb(ctx, on_certificate_wanted);

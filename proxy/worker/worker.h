@@ -218,6 +218,7 @@ void tunnels_decide_again(struct worker *w, const struct table *table);
 struct upstreams *upstreams_new(struct worker *w);
 void upstreams_acquire(struct upstreams *u, struct exchange *x, const struct upstream_want *want);
 void upstreams_cancel(struct upstreams *u, struct exchange *x);
+#define DIALED_NOTHING "what the role that connects handed over is no connection"
 enum refusal_code upstream_dial_code(const struct msg_dialed *d); /* of a dial that came to nothing */
 void upstream_dial_facts(const struct msg_dialed *d, struct upstream_facts *f);
 void upstreams_dialer_lost(struct upstreams *u);

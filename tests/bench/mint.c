@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mint N: what a certificate for a new name costs a process that makes it itself, in the plain way of OpenSSL's manual: a new X509
- * with the extensions that the ca's leaves have, one key for all, signed, and given to a connection. Prints processor
- * microseconds each.
+ * mint: what a certificate for a new name costs a process that makes it itself, in the plain way of OpenSSL's manual: a new X509
+ * with the extensions that the ca's leaves have, one key for all, signed, and given to a connection. Reads how
+ * many, a line each time, and prints processor microseconds each.
  */
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -58,29 +58,42 @@ static double now_us(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-int main(int argc, char **argv)
-{
-	int n = argc > 1 ? atoi(argv[1]) : 1000;
-	EVP_PKEY *ca_key = EVP_EC_gen("P-256"), *key = EVP_EC_gen("P-256");
-	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
-	X509 *ca;
-	double start = 0;
+static EVP_PKEY *ca_key, *leaf_key;
+static SSL_CTX *ctx;
+static X509 *ca;
 
-	CHECK(n > 0 && ca_key != NULL && key != NULL && ctx != NULL);
-	ca = make("bench ca", ca_key, NULL, ca_key);
-	for (int i = -20; i < n; i++) {
+static double mint(int n)
+{
+	static unsigned number;
+	double start = now_us();
+
+	for (int i = 0; i < n; i++) {
 		SSL *ssl = SSL_new(ctx);
 		char host[64];
 		X509 *x;
 
-		if (i == 0)
-			start = now_us(); /* the first ones fetch algorithms */
-		snprintf(host, sizeof(host), "n%d.names.test", i + 20);
-		x = make(host, key, ca, ca_key);
-		CHECK(SSL_use_certificate(ssl, x) == 1 && SSL_use_PrivateKey(ssl, key) == 1);
+		snprintf(host, sizeof(host), "n%u.names.test", number++);
+		x = make(host, leaf_key, ca, ca_key);
+		CHECK(SSL_use_certificate(ssl, x) == 1 && SSL_use_PrivateKey(ssl, leaf_key) == 1);
 		X509_free(x);
 		SSL_free(ssl);
 	}
-	printf("%.1f\n", (now_us() - start) / n);
+	return (now_us() - start) / n;
+}
+
+int main(void)
+{
+	int n;
+
+	ca_key = EVP_EC_gen("P-256");
+	leaf_key = EVP_EC_gen("P-256");
+	ctx = SSL_CTX_new(TLS_server_method());
+	CHECK(ca_key != NULL && leaf_key != NULL && ctx != NULL);
+	ca = make("bench ca", ca_key, NULL, ca_key);
+	mint(20); /* the first ones fetch algorithms */
+	while (scanf("%d", &n) == 1 && n > 0) {
+		printf("%.1f\n", mint(n));
+		fflush(stdout);
+	}
 	return 0;
 }

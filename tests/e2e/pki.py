@@ -93,3 +93,14 @@ class Cert:
     def pem(self):
         b = base64.b64encode(self.der).decode()
         return "-----BEGIN CERTIFICATE-----\n" + "\n".join(b[i:i + 64] for i in range(0, len(b), 64)) + "\n-----END CERTIFICATE-----\n"
+
+def crl(issuer, revoked=(), before=-3600, after=DAY, key=None):
+    """A list of revoked certificates (RFC 5280 5.1), DER. key: whose signature it carries, when not its issuer's."""
+    key, now = key or issuer.key, time.time()
+    alg = key.algorithm("sha256")
+    gone = [seq(*[seq(num(c.serial), when(now - DAY)) for c in revoked])] if revoked else []
+    tbs = seq(num(1), alg, issuer.subject, when(now + before), when(now + after), *gone)
+    return seq(tbs, alg, bits(key.sign(tbs, "sha256")))
+def crl_pem(*lists):
+    lines = lambda b: "\n".join(b[i:i + 64] for i in range(0, len(b), 64))
+    return "".join("-----BEGIN X509 CRL-----\n%s\n-----END X509 CRL-----\n" % lines(base64.b64encode(x).decode()) for x in lists)

@@ -12,7 +12,7 @@ python3 "$(dirname "$0")/tlsmatrix.py" make "$M" "$STATE" >"$T/make.log" 2>&1 ||
 TLS=$(free_port) RAW=$(free_port)
 python3 "$(dirname "$0")/tlsmatrix.py" serve "$M" "$TLS" "$RAW" >"$T/serve.log" 2>&1 &
 PIDS+=($!)
-cp "$M/roots.pem" "$M/own.pem" "$M/inter.pem" "$M/listed.pem" "$WORK/"
+cp "$M/roots.pem" "$M/own.pem" "$M/inter.pem" "$M/listed.pem" "$M"/*.crl "$WORK/"
 declare -A STAPLE
 for l in good revoked unknown other late stranger self delegated garbage must; do
 	STAPLE[$l]=$(free_port)
@@ -47,6 +47,9 @@ dest() { # HOST TLS-KEYS [PORT]
 	dest alpn-h2.test 'ca: ./roots.pem, alpn: [h2]'
 	dest inter-listed.test 'ca: ./inter.pem'
 	dest leaf-listed.test 'ca: ./listed.pem'
+	for l in good revoked inter none no-root stranger late early forged unfit; do dest "crl-$l.m.test" "ca: ./roots.pem, crl: ./crl-$l.crl"; done
+	for l in anchor anchor-revoked; do dest "crl-$l.m.test" "ca: ./inter.pem, crl: ./crl-$l.crl"; done
+	for l in public public-revoked; do dest "crl-$l.m.test" "crl: ./crl-$l.crl"; done
 	dest ownca.test 'ca: ./own.pem'
 	dest 'public-ownca.test' ''
 	dest 'public-eku-none.test' ''
@@ -100,7 +103,7 @@ P
 while read -r verdict rest; do
 	case $verdict in ok) ok "$rest" ;; not) not_ok "${rest#ok }" ;; esac
 done <"$T/verdicts"
-check "every case was looked at" bash -c "[ $(wc -l <"$T/verdicts") -ge 135 ]"
+check "every case was looked at" bash -c "[ $(wc -l <"$T/verdicts") -ge 149 ]"
 # what was refused got nothing: the origin saw requests of accepted ones only
 check "no refused origin saw a request" python3 - "$M" <<'P'
 import json, sys
@@ -121,6 +124,50 @@ assert u(of("ocsp-good.m.test")[0])["staple"] == "good" and "staple" not in u(r)
 assert any(u(x)["resumed"] for x in of("resume13.m.test")) and not u(r)["resumed"]
 P
 check "the worker survived all of it" bash -c "! grep -q 'ended by signal' '$T/gateway.log'"
+# a list that is renewed: files of a policy are followed where no sandbox can write, and what the new one revokes is refused from then on
+POL=$T/pol
+mkdir "$POL"
+cp "$M/roots.pem" "$POL/"
+cat >"$POL/lists.yaml" <<P
+version: 1
+name: lists
+destinations:
+  - host: crl-good.m.test
+    connect: 127.0.0.1:$TLS
+    addresses: [127.0.0.0/8]
+    tls: { ca: ./roots.pem, crl: ./list.crl }
+    allow: [ "GET /**" ]
+P
+cp "$M/crl-good.crl" "$POL/list.crl"
+cat >"$WORK/lists.sh" <<'S'
+for i in $(seq 300); do
+	curl -s -m 20 https://crl-good.m.test/ >answer
+	case $(cat answer) in *reused*) : >before ;; *"revoked, says the policy's list"*) [ ! -e before ] || exit 0 ;; esac
+	sleep 0.1
+done
+exit 1
+S
+(cd "$WORK" && timeout 90 "$SP" run --quiet --policy "$POL/lists.yaml" -- sh lists.sh) >"$T/lists.out" 2>&1 &
+LISTS=$!
+wait_for 30 test -e "$WORK/before" || not_ok "a list that revokes others lets pass" "$(cat "$T/lists.out" "$WORK/answer")"
+cp "$M/renewed.crl" "$POL/list.new" && mv "$POL/list.new" "$POL/list.crl"
+wait "$LISTS" && ok "a renewed list is taken while the sandbox runs" || not_ok "a renewed list is taken while the sandbox runs" "$(cat "$T/lists.out" "$WORK/answer")"
+# what the boundary's lists revoke no policy can take back
+cd "$POL" || exit 1
+cp lists.yaml ceiling.yaml
+cp "$M/crl-good.crl" old.crl
+sed 's/list.crl/old.crl/' lists.yaml >other.yaml
+sed 's/, crl: [^ ]* }/ }/' lists.yaml >none.yaml
+check "a policy with the boundary's lists is within it" "$SP" policy check --boundary ceiling.yaml lists.yaml
+for p in other none; do
+	"$SP" policy check --boundary ceiling.yaml $p.yaml >"$T/out" 2>&1
+	has "one with $p of them is not" "$T/out" '`tls.crl` of crl-good.m.test goes beyond the boundary'
+done
+"$SP" policy diff --fail-on widen lists.yaml none.yaml >"$T/out" 2>&1
+rc=$?
+has "policy diff says that lists went" "$T/out" "+ gone: https://crl-good.m.test:443: takes only certificates that the lists under tls.crl cover"
+[ "$rc" -ne 0 ] && ok "and that this is wider" || not_ok "and that this is wider" "$rc"
+cd - >/dev/null || exit 1
 hasnt "the planted secret is in no answer" <(cat "$WORK"/out/*) "$SECRET"
 hasnt "and in no record" <(records) "$SECRET"
 check_done

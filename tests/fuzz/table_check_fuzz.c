@@ -23,6 +23,7 @@ static bool touch(void *arg, const struct dest *d)
 	for (unsigned i = 0; i < 4; i++) {
 		dest_inject(d, i, &in);
 		dest_ca(d, i, &der);
+		dest_crl(d, i, &der);
 	}
 	return --*(int *)arg > 0;
 }

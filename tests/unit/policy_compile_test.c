@@ -459,6 +459,80 @@ static void certificates(void **state)
 	policy_free(&p);
 }
 
+/* Lists of revoked certificates, `copies` of them in PEM form, or one in DER form. days: until its nextUpdate; 0: it has none. */
+static void make_crl(const char *path, int copies, bool pem, int days)
+{
+	EVP_PKEY *key = EVP_EC_gen("P-256");
+	X509_CRL *x = X509_CRL_new();
+	X509_NAME *name = X509_NAME_new();
+	ASN1_TIME *t = ASN1_TIME_new();
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"test", -1, -1, 0);
+	X509_CRL_set_version(x, 1);
+	X509_CRL_set_issuer_name(x, name);
+	X509_gmtime_adj(t, -20L * 86400);
+	X509_CRL_set1_lastUpdate(x, t);
+	X509_gmtime_adj(t, days * 86400L);
+	if (days != 0)
+		X509_CRL_set1_nextUpdate(x, t);
+	assert_true(X509_CRL_sign(x, key, EVP_sha256()) > 0);
+	for (int i = 0; i < copies; i++)
+		assert_int_equal(pem ? PEM_write_X509_CRL(f, x) : i2d_X509_CRL_fp(f, x), 1);
+	fchmod(fileno(f), 0644);
+	fclose(f);
+	ASN1_TIME_free(t);
+	X509_NAME_free(name);
+	X509_CRL_free(x);
+	EVP_PKEY_free(key);
+}
+
+static const char with_crl[] = "version: 1\ndestinations:\n  - host: a.test\n    tls: { crl: ./ca.pem }\n    allow: [ GET / ]\n";
+
+static void revocation_lists(void **state)
+{
+	static const struct { int copies; bool pem; int days; const char *says; } files[] = {
+		{ 2, true, 10, "" }, { 1, false, 10, "" }, { 2, false, 10, "f:4:17: error: tls.crl" }, { 33, true, 10, "holds more than 32 lists" }, { 0, true, 10, "holds no list of revoked certificates" },
+		{ 1, true, 0, "list 1 of tls.crl" }, { 1, true, -1, "is out of date: what it would vouch for is refused" } };
+	struct scratch *s = *state;
+	struct policy p;
+	struct table *t;
+	struct dest d;
+	struct str der;
+	const unsigned char *q;
+	char said[512];
+
+	spit(s->policy, with_crl);
+	load_says(s->policy, said, &p);
+	assert_non_null(strstr(said, "f:4:17: error: cannot read tls.crl"));
+	policy_free(&p);
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		make_crl(s->ca, files[i].copies, files[i].pem, files[i].days);
+		load_says(s->policy, said, &p);
+		if (files[i].says[0] == 0 ? said[0] != 0 : strstr(said, files[i].says) == NULL)
+			fail_msg("%zu: %s", i, said);
+		if (i < 2) {
+			X509_CRL *x;
+
+			t = util_table(&p);
+			assert_int_equal(table_find(t, SCHEME_HTTPS, STR("a.test"), 443, &d), 1);
+			assert_true(d.has_crl && !d.has_ca && dest_crl(&d, (unsigned)files[i].copies - 1, &der) && !dest_crl(&d, (unsigned)files[i].copies, &der));
+			q = (const unsigned char *)der.p;
+			x = d2i_X509_CRL(NULL, &q, (long)der.n);
+			assert_non_null(x);
+			X509_CRL_free(x);
+			table_free(t);
+		}
+		policy_free(&p);
+	}
+	spit(s->ca, "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n");
+	load_says(s->policy, said, &p);
+	assert_non_null(strstr(said, "list 1 of tls.crl"));
+	policy_free(&p);
+	unlink(s->ca);
+}
+
 static void not_files(void **state)
 {
 	struct scratch *s = *state;
@@ -652,6 +726,7 @@ int main(void)
 		cmocka_unit_test(order_does_not_matter),
 		cmocka_unit_test(many_errors),
 		cmocka_unit_test_setup_teardown(certificates, setup, teardown),
+		cmocka_unit_test_setup_teardown(revocation_lists, setup, teardown),
 		cmocka_unit_test_setup_teardown(not_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(compile_replaces, setup, teardown),
 		cmocka_unit_test_setup_teardown(consent, setup, teardown),
