@@ -21,12 +21,13 @@
  * Those that were freed last, with a block of their arena, for the next ones: they are too large for what the allocator keeps at
  * hand. Not under a sanitizer, which would not see who still holds one.
  */
-#ifdef __SANITIZE_ADDRESS__
-#define SPARE_MAX 0
-#else
 #define SPARE_MAX 16
+#ifdef __SANITIZE_ADDRESS__
+static const bool keeps_spares = false;
+#else
+static const bool keeps_spares = true;
 #endif
-static struct exchange *spare[SPARE_MAX + 1];
+static struct exchange *spare[SPARE_MAX];
 static unsigned spare_n;
 
 struct exchange *exchange_new(struct loop *l, const struct exchange_host *host, void *host_arg, struct client_half *client, const struct exchange_ident *ident,
@@ -70,7 +71,7 @@ static void free_deferred(void *arg)
 	buf_fini(&x->call);
 	buf_fini_secret(&x->content_held);
 	credential_free(x);
-	if (spare_n < SPARE_MAX) {
+	if (keeps_spares && spare_n < SPARE_MAX) {
 		arena_reset(&x->arena);
 		spare[spare_n++] = x;
 		return;
