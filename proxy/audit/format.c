@@ -2,9 +2,11 @@
 #include "format.h"
 
 #include "../../common/base/jsonw.h"
+#include "../../common/base/must.h"
 
 #define OCSF_VERSION "1.3.0"
 #define SECRETS_MAX 32
+#define PART_TAGS_MAX 6 /* fields that a part of the line is made of */
 #ifndef SP_VERSION
 #define SP_VERSION "0"
 #endif
@@ -247,6 +249,66 @@ static void endpoints(struct jsonw *w, const struct fields *f, struct str sandbo
 	}
 }
 
+/*
+ * What is the same in many records one after the other: written as it was the last time, if the fields that it is made of are
+ * the same. A part stands behind others, so that it always begins with a comma.
+ */
+struct part {
+	const enum record_tag *tags;
+	size_t n;
+	void (*write)(struct jsonw *w, const struct fields *f);
+	struct buf from, text; /* the fields' octets, one behind the other; what was written */
+	size_t len[PART_TAGS_MAX]; /* of each */
+	uint64_t u[PART_TAGS_MAX];
+	bool has[PART_TAGS_MAX], filled;
+};
+
+static bool part_is(const struct part *p, const struct fields *f)
+{
+	const uint8_t *from = buf_data(&p->from);
+
+	if (!p->filled)
+		return false;
+	for (size_t i = 0; i < p->n; i++) {
+		const struct str *s = &f->s[p->tags[i]];
+
+		if (s->n != p->len[i] || f->u[p->tags[i]] != p->u[i] || f->has[p->tags[i]] != p->has[i] || (s->n > 0 && memcmp(s->p, from, s->n) != 0))
+			return false;
+		from += s->n;
+	}
+	return true;
+}
+
+static void part(struct jsonw *w, struct part *p, const struct fields *f)
+{
+	size_t before = buf_len(w->out);
+
+	if (part_is(p, f)) {
+		buf_adds(w->out, buf_str(&p->text));
+		return;
+	}
+	MUST(w->need_comma);
+	p->write(w, f);
+	MUST(w->need_comma);
+	buf_clear(&p->from);
+	buf_clear(&p->text);
+	for (size_t i = 0; i < p->n; i++) {
+		enum record_tag t = p->tags[i];
+
+		p->len[i] = f->s[t].n;
+		p->u[i] = f->u[t];
+		p->has[i] = f->has[t];
+		buf_adds(&p->from, f->s[t]);
+	}
+	buf_add(&p->text, buf_data(w->out) + before, buf_len(w->out) - before);
+	p->filled = true;
+}
+
+#define PART(name, ...) \
+	static const enum record_tag name##_tags[] = { __VA_ARGS__ }; \
+	_Static_assert(sizeof(name##_tags) / sizeof(name##_tags[0]) <= PART_TAGS_MAX, "room for them"); \
+	static struct part name##_part = { .tags = name##_tags, .n = sizeof(name##_tags) / sizeof(name##_tags[0]), .write = name }
+
 static void tls(struct jsonw *w, const struct fields *f)
 {
 	if (f->s[REC_TLS_VERSION].n == 0 && f->s[REC_SNI].n == 0 && f->s[REC_CERT_SHA256].n == 0)
@@ -286,6 +348,33 @@ static void upstream_tls(struct jsonw *w, const struct fields *f)
 	jsonw_bool(w, f->u[REC_RESUMED] != 0);
 	jsonw_close(w, '}');
 }
+
+static void firewall_rule(struct jsonw *w, const struct fields *f)
+{
+	if (f->s[REC_RULE].n == 0)
+		return;
+	jsonw_kopen(w, "firewall_rule", '{');
+	jsonw_kstr(w, "uid", f->s[REC_RULE]);
+	jsonw_kstr(w, "name", f->s[REC_RULE]);
+	jsonw_close(w, '}');
+}
+
+static void policy(struct jsonw *w, const struct fields *f)
+{
+	if (f->s[REC_POLICY_NAME].n == 0 && f->s[REC_POLICY_DIGEST].n == 0)
+		return;
+	jsonw_kopen(w, "policy", '{');
+	opt(w, "name", f, REC_POLICY_NAME);
+	opt(w, "digest", f, REC_POLICY_DIGEST);
+	optu(w, "generation", f, REC_POLICY_GENERATION);
+	jsonw_close(w, '}');
+}
+
+/* All that the function looks at. */
+PART(tls, REC_TLS_VERSION, REC_TLS_CIPHER, REC_SNI, REC_CERT_ISSUER, REC_CERT_SHA256, REC_CERT_EXPIRES_MS);
+PART(upstream_tls, REC_UPSTREAM_TLS, REC_UPSTREAM_CIPHER, REC_UPSTREAM_GROUP, REC_CERT_SPKI_SHA256, REC_STAPLE, REC_RESUMED);
+PART(firewall_rule, REC_RULE);
+PART(policy, REC_POLICY_NAME, REC_POLICY_DIGEST, REC_POLICY_GENERATION);
 
 static void websocket(struct jsonw *w, const struct fields *f)
 {
@@ -364,13 +453,7 @@ static void ours(struct jsonw *w, const struct record_context *c, enum kind k, c
 	if (k != KIND_REQUEST)
 		opt(w, "method", f, REC_METHOD);
 	opt(w, "source", f, REC_SOURCE);
-	if (f->s[REC_POLICY_NAME].n > 0 || f->s[REC_POLICY_DIGEST].n > 0) {
-		jsonw_kopen(w, "policy", '{');
-		opt(w, "name", f, REC_POLICY_NAME);
-		opt(w, "digest", f, REC_POLICY_DIGEST);
-		optu(w, "generation", f, REC_POLICY_GENERATION);
-		jsonw_close(w, '}');
-	}
+	part(w, &policy_part, f);
 	if (f->secret_n > 0) {
 		jsonw_kopen(w, "secrets", '[');
 		for (unsigned i = 0; i < f->secret_n; i++)
@@ -389,7 +472,7 @@ static void ours(struct jsonw *w, const struct record_context *c, enum kind k, c
 		jsonw_close(w, '}');
 	opt(w, "client_protocol", f, REC_CLIENT_PROTOCOL);
 	opt(w, "upstream_protocol", f, REC_UPSTREAM_PROTOCOL);
-	upstream_tls(w, f);
+	part(w, &upstream_tls_part, f);
 	websocket(w, f);
 	opt(w, "identity", f, REC_IDENTITY);
 	optu(w, "scrubbed", f, REC_SCRUBBED);
@@ -461,13 +544,8 @@ void record_format(struct buf *out, const struct record_context *c, const uint8_
 	metadata(w, c, k);
 	by_class(w, k, &f);
 	endpoints(w, &f, sandbox);
-	if (f.s[REC_RULE].n > 0) {
-		jsonw_kopen(w, "firewall_rule", '{');
-		jsonw_kstr(w, "uid", f.s[REC_RULE]);
-		jsonw_kstr(w, "name", f.s[REC_RULE]);
-		jsonw_close(w, '}');
-	}
-	tls(w, &f);
+	part(w, &firewall_rule_part, &f);
+	part(w, &tls_part, &f);
 	traffic(w, &f);
 	optu(w, "duration", &f, REC_DURATION_MS);
 	optu(w, "count", &f, REC_COUNT);

@@ -347,6 +347,32 @@ static void filters(void **state)
 	buf_fini(&out);
 }
 
+/* Every field of its own text or number; but one, `other`, has another. seed: of them all. */
+static void all_fields(struct buf *b, const char *seed, enum record_tag other)
+{
+#define S 0
+#define M 0
+#define L 0
+#define U 1
+#define IS_NUMBER(id, type) type,
+	static const int number[REC_TAG_COUNT] = { 0, RECORD_TAGS(IS_NUMBER) };
+#undef S
+#undef M
+#undef L
+#undef U
+	char text[64];
+
+	for (int t = 1; t < REC_TAG_COUNT; t++) {
+		snprintf(text, sizeof(text), "%s-%d%s", seed, t, t == (int)other ? "-" : "");
+		if (t == REC_KIND)
+			record_s(b, REC_KIND, STR("request"));
+		else if (number[t])
+			record_u(b, (enum record_tag)t, (uint64_t)t * 7 + strlen(seed) + (t == (int)other));
+		else
+			record_s(b, (enum record_tag)t, str_of(text));
+	}
+}
+
 static void speed(void **state)
 {
 	struct buf b = { 0 }, line = { 0 };
@@ -364,6 +390,7 @@ static void speed(void **state)
 	record_s(&b, REC_POLICY_DIGEST, STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"));
 	record_u(&b, REC_BYTES_IN, 5);
 	record_u(&b, REC_BYTES_OUT, 60000);
+	all_fields(&b, "field", REC_NONE); /* the first of each counts */
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t0);
 	for (int i = 0; i < n; i++) {
 		buf_clear(&line);
@@ -378,10 +405,52 @@ static void speed(void **state)
 	buf_fini(&line);
 }
 
+static void line_of(struct buf *line, const char *seed, enum record_tag other)
+{
+	struct record_context c = { .origin = ORIGIN_WORKER, .sandbox = STR("box"), .uid = "u" };
+	struct buf b = { 0 };
+
+	buf_clear(line);
+	all_fields(&b, seed, other);
+	record_format(line, &c, buf_data(&b), buf_len(&b), chain_zero);
+	buf_fini(&b);
+}
+
+/* Parts of a line are written as in the record before where their fields are the same: each of them counts. */
+static void what_was_before_changes_nothing(void **state)
+{
+	struct buf again = { 0 }, fresh = { 0 };
+
+	(void)state;
+	for (int t = 1; t < REC_TAG_COUNT; t++) {
+		line_of(&again, "a", REC_NONE);
+		line_of(&again, "a", (enum record_tag)t);
+		line_of(&fresh, "another", REC_NONE);
+		line_of(&fresh, "a", (enum record_tag)t);
+		if (!str_eq(buf_str(&again), buf_str(&fresh)))
+			fail_msg("field %d: %.*s", t, (int)buf_len(&again), (const char *)buf_data(&again));
+	}
+	/* "ab" and "c" are not "a" and "bc" */
+	for (int i = 0; i < 2; i++) {
+		struct record_context c = { .origin = ORIGIN_WORKER, .uid = "u" };
+		struct buf b = { 0 };
+
+		request(&b, "GET", "allow");
+		record_s(&b, REC_TLS_VERSION, i == 0 ? STR("ab") : STR("a"));
+		record_s(&b, REC_TLS_CIPHER, i == 0 ? STR("c") : STR("bc"));
+		buf_clear(&again);
+		record_format(&again, &c, buf_data(&b), buf_len(&b), chain_zero);
+		assert_true(str_find(buf_str(&again), i == 0 ? STR("\"version\":\"ab\",\"cipher\":\"c\"") : STR("\"version\":\"a\",\"cipher\":\"bc\"")) >= 0);
+		buf_fini(&b);
+	}
+	buf_fini(&again);
+	buf_fini(&fresh);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(every_key_of_a_request), cmocka_unit_test(methods_and_verdicts), cmocka_unit_test(who_may_say_what), cmocka_unit_test(hostile_text),
-		cmocka_unit_test(a_lost_worker), cmocka_unit_test(filters), cmocka_unit_test(speed) };
+		cmocka_unit_test(a_lost_worker), cmocka_unit_test(filters), cmocka_unit_test(what_was_before_changes_nothing), cmocka_unit_test(speed) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
