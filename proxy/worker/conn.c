@@ -181,9 +181,9 @@ static void tls_fill(struct conn *c)
 	for (;;) {
 		if (buf_len(&c->in) >= CONN_IN_MAX)
 			return; /* more may be there */
-		uint8_t *p = buf_room(&c->in, CONN_READ_SIZE);
+		uint8_t *p = buf_room(&c->in, CONN_RECORD);
 		size_t n = 0;
-		int r = SSL_read_ex(c->ssl, p, CONN_READ_SIZE, &n), e;
+		int r = SSL_read_ex(c->ssl, p, CONN_RECORD, &n), e;
 
 		if (r == 1) {
 			buf_commit(&c->in, n);
@@ -219,8 +219,8 @@ void conn_fill(struct conn *c)
 		return;
 	}
 	while (c->readable && buf_len(&c->in) < CONN_IN_MAX) {
-		uint8_t *p = buf_room(&c->in, CONN_READ_SIZE);
-		ssize_t k = sock_read(c, p, CONN_READ_SIZE);
+		uint8_t *p = buf_room(&c->in, CONN_RECORD);
+		ssize_t k = sock_read(c, p, CONN_RECORD);
 
 		if (k > 0) {
 			buf_commit(&c->in, (size_t)k);
@@ -320,13 +320,15 @@ void conn_flush_now(struct conn *c)
  */
 void conn_send(struct conn *c, const uint8_t *p, size_t n)
 {
-	size_t k;
+	/* whole records, but for the last: a piece cut anywhere else would make one more */
+	size_t whole = n > 0 ? (n - 1) / CONN_RECORD * CONN_RECORD : 0, k;
 
-	if (n > CONN_TAIL) {
+	if (whole > 0) {
 		conn_flush_now(c);
-		while (n > CONN_TAIL && !c->closed && buf_len(&c->out) == 0 && !c->failed && !c->write_failed && (k = write_some(c, p, n - CONN_TAIL, true)) > 0) {
+		while (whole > 0 && !c->closed && buf_len(&c->out) == 0 && !c->failed && !c->write_failed && (k = write_some(c, p, whole, true)) > 0) {
 			p += k;
 			n -= k;
+			whole -= k;
 		}
 	}
 	if (c->closed) /* memory is short */

@@ -14,8 +14,7 @@
 #include "../../common/base/buf.h"
 #include "../../common/sys/loop.h"
 
-#define CONN_READ_SIZE 16384      /* one TLS record */
-#define CONN_TAIL 8192            /* of a long piece: so much is written at the end of the turn */
+#define CONN_RECORD 16384         /* what a TLS record holds at most: so much is read, and written, at once */
 #define CONN_IN_MAX (64 * 1024)   /* input queue: beyond it the peer waits */
 #define CONN_OUT_HIGH (128 * 1024)
 #define CONN_OUT_LOW (32 * 1024)
