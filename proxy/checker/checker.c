@@ -37,7 +37,7 @@ static bool load_all(void *arg, const struct dest *d)
 	for (unsigned i = 0, n = dest_inject_count(d); i < n; i++)
 		if (!dest_inject(d, i, &in))
 			return false;
-	++*(unsigned *)arg;
+	(void)arg;
 	return true;
 }
 
@@ -47,7 +47,6 @@ static int check(int fd, struct table **t, uint8_t said[TABLE_DIGEST_LEN + SIGNA
 	static struct sandbox_spec spec; /* large */
 	struct err err = ERR_INIT;
 	struct stat st;
-	unsigned n = 0;
 	void *map;
 
 	if (fstat(fd, &st) != 0 || (map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
@@ -57,7 +56,8 @@ static int check(int fd, struct table **t, uint8_t said[TABLE_DIGEST_LEN + SIGNA
 		log_error("%s", err.text);
 		return -1;
 	}
-	if (!table_dest_each(*t, load_all, &n) || !sandbox_spec_load(*t, &spec)) {
+	/* as the roles will read it; without secrets a destination has nothing that its check has not read already */
+	if ((table_secret_count(*t) > 0 && !table_dest_each(*t, load_all, NULL)) || !sandbox_spec_load(*t, &spec)) {
 		log_error("the table is damaged: a destination or the sandbox section");
 		return -1;
 	}

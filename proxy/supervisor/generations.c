@@ -13,6 +13,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -318,26 +320,40 @@ static void on_checker_late(struct timer *t)
 	kill(c->child.pid, SIGKILL); /* whose end is the refusal */
 }
 
-/* An own sealed copy: what was checked is what is used, whatever the caller does to its file. */
+#define ALL_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+/* Memory that its maker has sealed as we would: nobody can change it any more, so it need not be copied. No huge pages: those are mapped otherwise. */
+static bool is_sealed(int fd)
+{
+	struct statfs fs;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & ALL_SEALS) == ALL_SEALS && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_WRONLY && fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+}
+
+/* A sealed copy: what was checked is what is used, whatever the caller does to its file. */
 int generation_seal(int fd, struct err *err)
 {
 	struct stat st;
-	int out = memfd_create("sallyport-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	off_t off = 0;
+	int out;
 
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > TABLE_MAX)
+		return err_set(err, EINVAL, "the compiled policy is not a regular file of a possible size");
+	if (is_sealed(fd)) {
+		out = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		return out < 0 ? err_errno(err, "the compiled policy") : out;
+	}
+	out = memfd_create("sallyport-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (out < 0)
 		return err_errno(err, "memfd");
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > TABLE_MAX) {
-		err_set(err, EINVAL, "the compiled policy is not a regular file of a possible size");
-		goto bad;
-	}
 	while (off < st.st_size) {
 		if (sendfile(out, fd, &off, (size_t)(st.st_size - off)) <= 0) { /* off goes on; shorter now: never more than there was */
 			err_set(err, EIO, "the compiled policy cannot be copied");
 			goto bad;
 		}
 	}
-	if (fcntl(out, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
+	if (fcntl(out, F_ADD_SEALS, ALL_SEALS) != 0) {
 		err_errno(err, "cannot seal the compiled policy");
 		goto bad;
 	}

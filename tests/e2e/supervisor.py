@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the supervisor over its control socket; see supervisor.sh. Arguments: programs, scratch directory, mark."""
-import array, atexit, contextlib, json, os, signal, socket, subprocess, sys, time
+import array, atexit, contextlib, fcntl, json, os, signal, socket, subprocess, sys, time
 
 BIN, T, MARK = sys.argv[1:4]
 ROOT = os.geteuid() == 0
@@ -284,6 +284,23 @@ try:
 except OSError as e:
     served = isinstance(e, ConnectionResetError)  # the worker's answer to a port that no destination has
 say(served, "its listening socket is served")
+# a table in memory: what its maker can still change is copied, whatever else he has sealed
+for what, seals in (("nothing", 0), ("its size", fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL), ("all", fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)):
+    fd = os.memfd_create("table", os.MFD_ALLOW_SEALING)
+    os.write(fd, table)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    e = Caller(g.state)
+    a, _ = register(e, "in-memory", table="/proc/self/fd/%d" % fd)
+    if not seals & fcntl.F_SEAL_WRITE:
+        os.pwrite(fd, b"\0" * len(table), 0)
+    before, said = g.role("worker", "in-memory"), len(g.words())
+    os.kill(before["pid"], signal.SIGKILL)  # the next one reads it anew
+    again = wait_for(8, lambda: (lambda r: r and r["ready"] and r["pid"] != before["pid"] and r)(g.role("worker", "in-memory")))
+    f = e.ask("finish", sandbox=a["ok"]["sandbox"])  # asked of that worker, behind the table that it was given
+    say(again and f.get("ok", {}).get("refused") == 0 and "[worker]" not in g.words()[said:], "a table in memory of which %s is sealed" % what, g.words()[-600:])
+    e.close()
+    os.close(fd)
+    wait_for(5, lambda: "in-memory" not in [b["name"] for b in g.status()["sandboxes"]])
 c.close()  # its life
 t0 = time.monotonic()
 gone = wait_for(3, lambda: not alive(w["pid"]) and not g.status()["sandboxes"])
