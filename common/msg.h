@@ -33,9 +33,11 @@ const char *role_name(enum role r);
 /*
  * START, first message on every link from the supervisor. fds by role: ca: key, certificate (PEM files, read-only);
  * audit: directory, chain key file; secrets: the key of placeholders, trust anchors, the file
- * of what is to be given back (orphans.c); worker: trust anchors (sealed memfd, trust.h) ; dialer: credentials of the
- * proxy behind, if it has some; text = "via HOST PORT gateway|proxy\n" if there is such a proxy, then its DNS servers, "ADDRESS PORT\n" each.
+ * of what is to be given back (orphans.c); worker: trust anchors (sealed memfd, trust.h) ; dialer: of the proxy behind, by flags,
+ * its credentials, and what its certificate is verified with: PEM or trust anchors; text = "via HOST PORT gateway|proxy plain|tls\n" if
+ * there is such a proxy, then its DNS servers, "ADDRESS PORT\n" each.
  */
+enum { START_CREDENTIALS = 1, START_PROXY_CA = 2, START_PROXY_TRUST = 4 };
 struct msg_start {
 	uint32_t uid_base;
 	uint32_t flags;

@@ -312,7 +312,7 @@ static const struct act {
 	{ "make a packet socket", do_packet, "", "" },
 	{ "make a vsock socket", do_vsock, "", "" },
 	{ "make a crypto socket", do_alg, "", "" },
-	{ "make a socket pair", do_socketpair, "", "" },
+	{ "make a socket pair", do_socketpair, "D", "" },
 	{ "connect a socket it was given", do_connect, "", "DS" },
 	{ "re-point a socket it was given", do_repoint, "", "DS" },
 	{ "bind a socket it was given", do_bind, "", "D" },

@@ -15,7 +15,8 @@
  *
  * With a proxy behind the gateway (parent.h) nothing else is ever connected to: candidates are vetted as above, and then asked
  * of it by CONNECT, one after the other; or it is given the name, and then it is its vetting that counts, which the answer says.
- * Its own address is not vetted: the operator named it. The socket is handed over when its answer's head was read, and no more.
+ * Its own address is not vetted: the operator named it. The socket is handed over when its answer's head was read, and no more; where
+ * it is spoken to under TLS, one end of a pair, whose octets go through here (link.h).
  */
 #include "dialer.h"
 
@@ -35,7 +36,9 @@
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
 #include "../../common/sys/role.h"
+#include "../../common/trust.h"
 #include "../roles.h"
+#include "link.h"
 #include "parent.h"
 
 #define CAUSE_MAX 400
@@ -75,6 +78,7 @@ struct dial {
 	struct canon_host host;
 	bool by_proxy; /* on the way to it: cand are its addresses */
 	int proxy_fd;  /* that it was asked on, or -1 */
+	struct link *link; /* likewise, under TLS */
 	struct watch proxy_watch;
 	struct ip proxy_ip;
 	struct parent_reader reader;
@@ -93,6 +97,8 @@ struct dialer {
 	struct resolver *resolver;
 	struct local *local;
 	struct parent parent;
+	struct trust *trust;    /* that it is verified with, if it has no CA of its own */
+	struct link_ctx *links; /* NULL: the proxy behind, if there is one, is spoken to in clear */
 };
 static struct dialer the_dialer; /* one in a process */
 
@@ -119,6 +125,17 @@ static void stop_attempts(struct dial *d)
 	d->attempt_n = d->live = 0;
 }
 
+static void leave_parent(struct dial *d)
+{
+	link_free(d->link);
+	d->link = NULL;
+	if (d->proxy_fd < 0)
+		return;
+	watch_stop(&d->proxy_watch);
+	close(d->proxy_fd);
+	d->proxy_fd = -1;
+}
+
 static void dial_free(struct dial *d)
 {
 	struct sandbox *b = sandbox_of(d->s);
@@ -129,11 +146,7 @@ static void dial_free(struct dial *d)
 	resolver_cancel(d->lookup);
 	d->lookup = NULL;
 	stop_attempts(d);
-	if (d->proxy_fd >= 0) {
-		watch_stop(&d->proxy_watch);
-		close(d->proxy_fd);
-		d->proxy_fd = -1;
-	}
+	leave_parent(d);
 	*d->prev = d->next;
 	if (d->next != NULL)
 		d->next->prev = d->prev;
@@ -226,9 +239,7 @@ static void parent_failed(struct dial *d, const char *what, int e)
 	describe(&d->proxy_ip, d->port, where);
 	snprintf(d->answered, sizeof(d->answered), "the upstream proxy %s %s", where, what);
 	d->last_errno = e;
-	watch_stop(&d->proxy_watch);
-	close(d->proxy_fd);
-	d->proxy_fd = -1;
+	leave_parent(d);
 	if (d->next_target < d->target_n)
 		ask_parent(d);
 	else
@@ -239,6 +250,18 @@ static void parent_answered(struct dial *d, unsigned status)
 {
 	char what[120];
 
+	if (status >= 200 && status < 300 && d->link != NULL) {
+		int fd = link_pass(d->link);
+
+		if (fd < 0) {
+			parent_failed(d, "cannot be used: no descriptors are left", errno);
+			return;
+		}
+		d->link = NULL;
+		finish(d, DIAL_OK, fd, "");
+		close(fd);
+		return;
+	}
 	if (status >= 200 && status < 300) {
 		int fd = d->proxy_fd;
 
@@ -289,6 +312,43 @@ static void on_parent(struct watch *w, uint32_t events)
 		parent_failed(d, "went away", ECONNRESET);
 }
 
+static void ask_by_link(struct dial *d);
+
+static void on_link(void *arg, enum link_event event)
+{
+	struct dial *d = arg;
+	struct buf *in = link_input(d->link);
+	unsigned status = 0;
+	char what[200];
+	size_t used;
+
+	switch (event) {
+	case LINK_READY:
+		ask_by_link(d);
+		return;
+	case LINK_FAILED:
+		snprintf(what, sizeof(what), "%s", link_cause(d->link));
+		if (!link_verified(d->link))
+			d->next_target = d->target_n; /* it is not asked for another address either */
+		parent_failed(d, what, ECONNRESET);
+		return;
+	case LINK_INPUT:
+		break;
+	}
+	switch (parent_read(&d->reader, buf_data(in), buf_len(in), &used, &status)) {
+	case PARENT_BAD:
+		parent_failed(d, "gave an answer to CONNECT that is none", EPROTO);
+		return;
+	case PARENT_MORE:
+		buf_drop(in, used);
+		return;
+	case PARENT_DONE: /* what stands behind the head is the worker's */
+		buf_drop(in, used);
+		parent_answered(d, status);
+		return;
+	}
+}
+
 static void on_parent_late(struct timer *t)
 {
 	struct dial *d = (struct dial *)((char *)t - offsetof(struct dial, deadline));
@@ -297,27 +357,48 @@ static void on_parent_late(struct timer *t)
 	parent_failed(d, "does not answer to CONNECT in time", ETIMEDOUT);
 }
 
+static void put_request(struct dial *d, struct buf *out)
+{
+	char text[IP_TEXT_MAX];
+	struct str target = str_mk(d->host.text, d->host.len);
+
+	if (d->target_n > 0) {
+		ip_format(&d->target[d->next_target - 1], text);
+		target = str_of(text);
+	}
+	parent_request(&the_dialer.parent, target, d->target_port, out);
+}
+
+/* It is who it should be: now it may see who we are. */
+static void ask_by_link(struct dial *d)
+{
+	struct buf b = { 0 };
+
+	put_request(d, &b);
+	link_send(d->link, buf_data(&b), buf_len(&b));
+	buf_fini_secret(&b);
+}
+
 /* Connected to it: takes fd. */
 static void talk_to_parent(struct dial *d, int fd, const struct ip *ip)
 {
 	struct buf b = { 0 };
-	char text[IP_TEXT_MAX];
-	struct str target = str_mk(d->host.text, d->host.len);
 	bool sent;
 
 	timer_stop(&d->stagger);
 	timer_stop(&d->deadline);
 	stop_attempts(d);
-	d->proxy_fd = fd;
 	d->proxy_ip = *ip;
 	d->reader = (struct parent_reader){ 0 };
-	if (d->target_n > 0) {
-		ip_format(&d->target[d->next_target++], text);
-		target = str_of(text);
-	}
-	watch_start(the_dialer.loop, &d->proxy_watch, fd, EPOLLIN, on_parent);
+	d->next_target += d->target_n > 0;
 	timer_start(the_dialer.loop, &d->deadline, DIAL_PARENT_MS, on_parent_late);
-	parent_request(&the_dialer.parent, target, d->target_port, &b);
+	if (the_dialer.links != NULL) {
+		d->link = link_new(the_dialer.links, the_dialer.loop, fd, on_link, d);
+		return;
+	}
+	d->proxy_fd = fd;
+	watch_start(the_dialer.loop, &d->proxy_watch, fd, EPOLLIN, on_parent);
+	put_request(d, &b);
 	sent = send(fd, buf_data(&b), buf_len(&b), MSG_NOSIGNAL) == (ssize_t)buf_len(&b);
 	buf_fini_secret(&b);
 	if (!sent)
@@ -756,6 +837,27 @@ static bool read_credentials(struct dialer *r, int fd)
 	return ok;
 }
 
+/* What comes with the proxy behind. */
+static bool take_parent(struct dialer *r, const struct ipc_msg *m)
+{
+	const uint32_t flags = ((const struct msg_start *)(const void *)m->data)->flags;
+	struct err err = ERR_INIT;
+	unsigned at = 0;
+	int ca;
+
+	if ((flags & START_CREDENTIALS) != 0 && (at >= m->fd_n || !read_credentials(r, m->fds[at++])))
+		return false;
+	if (!r->parent.tls)
+		return true;
+	ca = (flags & START_PROXY_CA) != 0 && at < m->fd_n ? m->fds[at] : -1;
+	if ((flags & START_PROXY_TRUST) != 0 && (at >= m->fd_n || trust_map(&r->trust, m->fds[at], &err) < 0))
+		return false;
+	r->links = link_ctx_new(&r->parent, ca, r->trust, &err);
+	if (r->links == NULL)
+		log_error("%s", err.text);
+	return r->links != NULL;
+}
+
 static void start(struct dialer *r, struct ipc *c, const struct ipc_msg *m)
 {
 	struct str servers = str_mk(m->data + sizeof(struct msg_start), m->len - sizeof(struct msg_start));
@@ -767,8 +869,8 @@ static void start(struct dialer *r, struct ipc *c, const struct ipc_msg *m)
 		const char *nl = memchr(servers.p, '\n', servers.n);
 		size_t n = nl != NULL ? (size_t)(nl - servers.p) : servers.n;
 
-		if (!parent_parse(str_mk(servers.p, n), &r->parent) || (m->fd_n > 0 && !read_credentials(r, m->fds[0]))) {
-			log_error("the upstream proxy's address or credentials cannot be read");
+		if (!parent_parse(str_mk(servers.p, n), &r->parent) || !take_parent(r, m)) {
+			log_error("the upstream proxy's address, its credentials or what it is verified with cannot be read");
 			_exit(1);
 		}
 		servers = str_mk(servers.p + n + (nl != NULL), servers.n - n - (nl != NULL));
@@ -832,6 +934,8 @@ int dialer_main(int link_fd)
 		dial_free(sandbox_of(&r->own)->dials);
 	free(r->own.data);
 	sources_free(r->sources);
+	link_ctx_free(r->links);
+	trust_free(r->trust);
 	resolver_free(r->resolver);
 	local_free(r->local);
 	return 0;

@@ -17,11 +17,11 @@ static struct str word(struct str *s)
 
 bool parent_parse(struct str line, struct parent *p)
 {
-	struct str via = word(&line), host = word(&line), port = word(&line), names = word(&line);
+	struct str via = word(&line), host = word(&line), port = word(&line), names = word(&line), form = word(&line);
 	bool gateway = str_eq(names, STR("gateway"));
 
-	*p = (struct parent){ .resolves = str_eq(names, STR("proxy")) };
-	if (!str_eq(via, STR("via")) || line.n > 0 || host.n == 0 || host.n >= sizeof(p->host) || !canon_port(port, &p->port) || (!gateway && !p->resolves))
+	*p = (struct parent){ .resolves = str_eq(names, STR("proxy")), .tls = str_eq(form, STR("tls")) };
+	if (!str_eq(via, STR("via")) || line.n > 0 || host.n == 0 || host.n >= sizeof(p->host) || !canon_port(port, &p->port) || (!gateway && !p->resolves) || (!p->tls && !str_eq(form, STR("plain"))))
 		return false;
 	memcpy(p->host, host.p, host.n);
 	if (!ip_parse(host, &p->ip))

@@ -16,9 +16,10 @@ struct parent {
 	struct ip ip;    /* of a host that is an address */
 	uint16_t port;
 	bool resolves;   /* it is given names; else addresses that were vetted here */
+	bool tls;        /* it is spoken to under TLS */
 	char authorization[(PARENT_CREDENTIALS_MAX + 2) / 3 * 4 + 1]; /* base64 of user:password, or empty */
 };
-/* "via HOST PORT gateway|proxy", without its line break. False: it is not that. */
+/* "via HOST PORT gateway|proxy plain|tls", without its line break. False: it is not that. */
 bool parent_parse(struct str line, struct parent *p);
 /* user:password, a line break behind it or not. False: it is not that, or too long. */
 bool parent_credentials(struct str text, struct parent *p);

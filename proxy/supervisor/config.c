@@ -113,7 +113,7 @@ static void on_observe(void *arg, const struct schema_row *row, const struct sch
 
 static void on_proxy_url(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
-	const struct str plain = STR("http://");
+	const struct str plain = STR("http://"), tls = STR("https://");
 	struct config_load *l = arg;
 	struct canon_host h;
 	const char *reason;
@@ -121,17 +121,14 @@ static void on_proxy_url(void *arg, const struct schema_row *row, const struct s
 	uint16_t port;
 
 	(void)row;
-	if (str_starts(v->text, STR("https://"))) {
-		diag_error(l->d, v->node->line, v->node->col, "TLS to the upstream proxy is not supported by this version of sallyport: http://HOST:PORT");
-		return;
-	}
-	at = str_starts(v->text, plain) ? str_mk(v->text.p + plain.n, v->text.n - plain.n) : STR_NONE;
+	l->c->proxy_tls = str_starts(v->text, tls);
+	at = l->c->proxy_tls ? str_mk(v->text.p + tls.n, v->text.n - tls.n) : str_starts(v->text, plain) ? str_mk(v->text.p + plain.n, v->text.n - plain.n) : STR_NONE;
 	if (at.n > 0 && at.p[at.n - 1] == '/')
 		at.n--;
 	if (at.n > 0 && memchr(at.p, '@', at.n) != NULL)
 		diag_error(l->d, v->node->line, v->node->col, "no credentials in the URL: `credentials` names a file that holds user:password");
 	else if (at.n == 0 || !canon_authority(at, 0, &h, &port, &reason))
-		diag_error(l->d, v->node->line, v->node->col, "the upstream proxy is http://HOST:PORT");
+		diag_error(l->d, v->node->line, v->node->col, "the upstream proxy is http://HOST:PORT or https://HOST:PORT");
 	else
 		snprintf(l->c->proxy, sizeof(l->c->proxy), "via %s %u ", h.text, port);
 }
@@ -142,6 +139,15 @@ static void on_proxy_credentials(void *arg, const struct schema_row *row, const 
 	take_path(arg, v, ((struct config_load *)arg)->c->proxy_credentials);
 }
 
+static void on_proxy_ca(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	struct config_load *l = arg;
+
+	(void)row;
+	take_path(l, v, l->c->proxy_ca);
+	l->proxy_ca_at = v->node;
+}
+
 static void on_proxy_names(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	(void)row;
@@ -150,6 +156,7 @@ static void on_proxy_names(void *arg, const struct schema_row *row, const struct
 
 static const struct schema_row proxy_rows[] = {
 	{ "url", SCHEMA_TEXT, true, on_proxy_url, "http://HOST:PORT", 0, 0 },
+	{ "ca", SCHEMA_TEXT, false, on_proxy_ca, NULL, 0, 0 },
 	{ "credentials", SCHEMA_TEXT, false, on_proxy_credentials, NULL, 0, 0 },
 	{ "names", SCHEMA_WORD, false, on_proxy_names, "gateway|proxy", 0, 0 },
 };
@@ -163,7 +170,9 @@ static void on_proxy(void *arg, const struct schema_row *row, const struct schem
 	schema_parse(l->d, v->node, "upstream_proxy", SCHEMA_ROWS(proxy_rows), l);
 	n = strlen(l->c->proxy);
 	if (n > 0)
-		snprintf(l->c->proxy + n, sizeof(l->c->proxy) - n, "%s\n", l->proxy_resolves ? "proxy" : "gateway");
+		snprintf(l->c->proxy + n, sizeof(l->c->proxy) - n, "%s %s\n", l->proxy_resolves ? "proxy" : "gateway", l->c->proxy_tls ? "tls" : "plain");
+	if (l->proxy_ca_at != NULL && !l->c->proxy_tls)
+		diag_error(l->d, l->proxy_ca_at->line, l->proxy_ca_at->col, "`ca` verifies an upstream proxy under TLS: https://HOST:PORT");
 }
 
 static void on_vault(void *arg, const struct schema_row *row, const struct schema_value *v)

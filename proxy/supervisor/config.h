@@ -10,6 +10,7 @@ struct config_load {
 	struct diag *d;
 	const char *file;
 	bool proxy_resolves;
+	const struct yaml_node *proxy_ca_at;
 	struct source_rules *sources; /* that are being read */
 };
 /* A relative path is beside the configuration: it does not depend on where the gateway was started. False: too long. */

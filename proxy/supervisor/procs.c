@@ -116,9 +116,14 @@ static void send_start(struct proc *p)
 			credentials = startup_open_credentials(&s->start, &err);
 			if (credentials < 0) {
 				log_error("%s", err.text); /* by a proxy that asks for them; never around it */
-				break;
+			} else {
+				m.flags |= START_CREDENTIALS;
+				fds[n++] = credentials;
 			}
-			fds[n++] = credentials;
+		}
+		if (s->start.config.proxy_tls) {
+			m.flags |= s->start.proxy_ca_fd >= 0 ? START_PROXY_CA : START_PROXY_TRUST;
+			fds[n++] = s->start.proxy_ca_fd >= 0 ? s->start.proxy_ca_fd : s->start.trust_fd;
 		}
 		break;
 	default:

@@ -419,6 +419,9 @@ int startup_prepare(struct startup *s, const char *state_arg, uid_t audit_uid, s
 			return -1;
 		close(fd);
 	}
+	s->proxy_ca_fd = -1;
+	if (s->config.proxy_ca[0] != 0 && (s->proxy_ca_fd = path_open_trusted(s->config.proxy_ca, true, "the upstream proxy's ca", err)) < 0)
+		return -1;
 	s->system_dns = s->config.dns[0] == 0;
 	if (s->system_dns)
 		read_resolv_conf(s->config.dns);

@@ -62,8 +62,10 @@ struct caller { /* of the control socket, as the kernel says: callers.c */
 struct config { /* gateway.yaml */
 	char dns[DNS_TEXT_MAX]; /* "ADDRESS PORT\n" each; empty: the system's */
 	char trust[4096];       /* PEM file; empty: the system's */
-	char proxy[300];        /* "via HOST PORT gateway|proxy\n": everything goes by that one; empty: directly */
+	char proxy[300];        /* "via HOST PORT gateway|proxy plain|tls\n": everything goes by that one; empty: directly */
 	char proxy_credentials[4096]; /* file; empty: none */
+	bool proxy_tls;
+	char proxy_ca[4096];          /* file; empty: the trust anchors of upstreams */
 	uint32_t uid_base;
 	char boundary[4096];    /* a policy, or a table, that no other can exceed; empty: none */
 	bool observe;           /* policies may observe */
@@ -99,6 +101,7 @@ struct startup { /* what the start found, all of it opened before work begins */
 	char state_dir[4096], run_dir[4096];
 	int state_fd, run_fd, lock_fd, program_dir_fd;
 	int audit_dir_fd, chain_key_fd, placeholder_key_fd, trust_fd, accessors_fd, vault_ca_fd, programs_fd; /* the last three: -1 without Vault, without programs */
+	int proxy_ca_fd; /* -1: none of its own */
 	char credentials[4096]; /* $CREDENTIALS_DIRECTORY, or empty */
 	int boundary_fd; /* config.boundary, compiled; -1: none */
 	struct ca_files *cas; /* newest first; one at least */

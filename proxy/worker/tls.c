@@ -12,6 +12,7 @@
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
 #include "../../common/sys/log.h"
+#include "../../common/tls_warm.h"
 #include "leaf_cert.h"
 #include "remote_key.h"
 #include "verify.h"
@@ -143,58 +144,15 @@ struct tls *tls_new(struct worker *w)
 	return t;
 }
 
-/* One handshake with itself in memory: fetches every algorithm, loads error strings, seeds the generator. */
 void tls_warm(struct tls *t)
 {
-	EVP_PKEY *key = EVP_EC_gen("P-256");
-	X509 *x = X509_new();
-	SSL_CTX *sc = SSL_CTX_new(TLS_server_method()), *cc = upstream_ctx(t, NULL, NULL);
-	SSL *s, *c;
-	BIO *b1, *b2;
-	unsigned char *der = NULL;
-	int n;
+	SSL_CTX *server = SSL_CTX_new(TLS_server_method()), *client = upstream_ctx(t, NULL, NULL);
 
-	MUST(key != NULL && x != NULL && sc != NULL);
-	X509_set_version(x, 2);
-	ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
-	X509_gmtime_adj(X509_getm_notBefore(x), 0);
-	X509_gmtime_adj(X509_getm_notAfter(x), 60);
-	X509_set_pubkey(x, key);
-	X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)"warm", -1, -1, 0);
-	X509_set_issuer_name(x, X509_get_subject_name(x));
-	MUST(X509_sign(x, key, EVP_sha256()) > 0);
-	n = i2d_X509(x, &der);
-	MUST(n > 0);
-	OPENSSL_free(der);
-	for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
-		common_options(sc);
-		SSL_CTX_use_certificate(sc, x);
-		SSL_CTX_use_PrivateKey(sc, key);
-		s = SSL_new(sc);
-		c = SSL_new(cc);
-		MUST(s != NULL && c != NULL && BIO_new_bio_pair(&b1, 0, &b2, 0) == 1);
-		SSL_set_bio(s, b1, b1);
-		SSL_set_bio(c, b2, b2);
-		SSL_set_verify(c, SSL_VERIFY_NONE, NULL);
-		SSL_set_max_proto_version(c, version);
-		SSL_set_tlsext_host_name(c, "warm.invalid");
-		SSL_set_accept_state(s);
-		SSL_set_connect_state(c);
-		for (int i = 0; i < 10 && !(SSL_is_init_finished(s) && SSL_is_init_finished(c)); i++) {
-			SSL_do_handshake(c);
-			SSL_do_handshake(s);
-		}
-		MUST(SSL_is_init_finished(s) && SSL_is_init_finished(c));
-		SSL_free(s);
-		SSL_free(c);
-	}
-	(void)X509_verify_cert_error_string(X509_V_ERR_CERT_HAS_EXPIRED);
-	(void)ERR_reason_error_string(ERR_PACK(ERR_LIB_SSL, 0, SSL_R_BAD_SSL_FILETYPE));
-	ERR_clear_error();
-	SSL_CTX_free(sc);
-	SSL_CTX_free(cc);
-	X509_free(x);
-	EVP_PKEY_free(key);
+	MUST(server != NULL);
+	common_options(server);
+	tls_warm_handshakes(server, client);
+	SSL_CTX_free(server);
+	SSL_CTX_free(client);
 	conn_bio_method();
 	remote_key_warm();
 }

@@ -113,6 +113,88 @@ if command -v squid >/dev/null; then
 else
 	skip "squid is not installed"
 fi
+# --- under TLS: verified, and then as in clear
+(
+	cd "$T" || exit 1
+	openssl ecparam -name prime256v1 -genkey -noout -out pca.key
+	openssl req -x509 -new -key pca.key -sha256 -days 30 -subj "/CN=corporate CA" -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign -out pca.pem
+	openssl ecparam -name prime256v1 -genkey -noout -out front.key
+	openssl req -new -key front.key -subj "/CN=proxy.corp.test" -out front.csr
+	printf 'subjectAltName=DNS:proxy.corp.test\nextendedKeyUsage=serverAuth\nbasicConstraints=critical,CA:FALSE\n' >front.ext
+	openssl x509 -req -in front.csr -CA pca.pem -CAkey pca.key -CAcreateserial -days 30 -sha256 -extfile front.ext -out front.pem
+	chmod 644 pca.pem
+) >"$T/front.pki" 2>&1
+if [ -n "${SQ:-}" ] && squid -v 2>/dev/null | grep -q with-openssl; then
+	SQT=$(free_port)
+	cat "$T/front.pem" "$T/front.key" >"$T/squid/front.pem"
+	chmod 644 "$T/squid/front.pem"
+	printf 'https_port 127.0.0.1:%s tls-cert=%s\nacl all_ports port 1-65535\nhttp_access allow all_ports\ncache deny all\naccess_log stdio:%s\ncache_log %s\npid_filename none\nshutdown_lifetime 0 seconds\n' "$SQT" "$T/squid/front.pem" "$T/squid/access-tls" "$T/squid/cache-tls" >"$T/squid-tls.conf"
+	squid -N -f "$T/squid-tls.conf" >"$T/squid-tls.out" 2>&1 &
+	PIDS+=($!)
+	if wait_for 20 bash -c "exec 3<>/dev/tcp/127.0.0.1/$SQT"; then
+		gateway "url: https://proxy.corp.test:$SQT" "ca: ./pca.pem"
+		basics "squid under TLS" "$T/squid/access-tls" 'CONNECT 127.0.0.1'
+	else
+		skip "squid with TLS does not start here: $(tail -n 1 "$T/squid-tls.out" "$T/squid/cache-tls" 2>/dev/null | tr '\n' ' ')"
+	fi
+else
+	skip "squid with OpenSSL is not installed"
+fi
+front() { # PORT [MAX-VERSION]: ours, under TLS
+	python3 "$here/tlsfront.py" "$1" "$T/front.pem" "$T/front.key" "$OWN" "$T/front.log" ${2:-} >"$T/front.err" 2>&1 &
+	FRONT_PID=$!
+	PIDS+=("$FRONT_PID")
+	wait_for 10 bash -c "exec 3<>/dev/tcp/127.0.0.1/$1" || not_ok "the TLS in front starts" "$(cat "$T/front.err")"
+}
+FRONT=$(free_port) FRONT12=$(free_port)
+front "$FRONT12" 1.2
+front "$FRONT"
+before=$(wc -l <"$T/own.log")
+for row in "https://proxy.corp.test:$FRONT|./upca.pem|unable to get local issuer certificate" "https://proxy.corp.test:$FRONT||unable to get local issuer certificate" "https://127.0.0.1:$FRONT|./pca.pem|IP address mismatch" ${SQ:+"https://proxy.corp.test:$SQ|./pca.pem|wrong version number"}; do
+	IFS='|' read -r url ca why <<<"$row"
+	[ "$ca" != ./upca.pem ] || chmod 644 "$T/upca.pem"
+	gateway "url: $url" "credentials: ./credentials" ${ca:+"ca: $ca"}
+	run curl -sS -m 60 "https://api.test:$PORT/v1/x" "http://127.0.0.1:$HTTP_PORT/y" --noproxy "" -x http://127.0.0.1:3128 >"$T/out" 2>&1
+	check "UI06 a proxy that is not verified is not used: $why" bash -c "[ \$(grep -o '\"error\":\"upstream_unreachable\"' '$T/out' | wc -l) = 2 ] && grep -qF 'does not speak TLS that is acceptable: $why' '$T/out'"
+done
+check "it was asked for nothing, and told no credentials" bash -c "! tail -n +$((before + 1)) '$T/own.log' | grep -q CONNECT"
+for port in "$FRONT12" "$FRONT"; do
+	v=TLSv1.$([ "$port" = "$FRONT" ] && echo 3 || echo 2)
+	gateway "url: https://proxy.corp.test:$port" "credentials: ./credentials" "names: proxy" "ca: $T/pca.pem"
+	named curl -sS -m 30 "https://api.test:$PORT/v1/x" "https://bytes.test:$PORT/v1/y" >"$T/out" 2>&1
+	check "$v: it answers whole, or octet by octet" test "$(grep -c '^fine$' "$T/out")" = 2
+	says "$v: spoken" "$T/front.log" "handshake $v"
+	says "$v: with credentials" "$T/own.log" "CONNECT api.test:$PORT host=api.test:$PORT auth=Basic $(printf '%s' "$CRED" | base64 -w0) behind=0"
+	for row in 'refused answered 403' 'auth answered 407' 'garbage an answer to CONNECT that is none' 'nul an answer to CONNECT that is none' 'endless an answer to CONNECT that is none' 'closed without an answer' 'slow does not answer'; do
+		h=${row%% *}
+		[ "$h$v" != slowTLSv1.2 ] || continue
+		named curl -sS -m 50 "https://$h.test:$PORT/v1/x" >"$T/out" 2>&1
+		check "$v: UI06 $h: the refusal says: ${row#* }" bash -c "grep -qE '\"error\":\"upstream_(unreachable|timeout)\"' '$T/out' && grep -qF '${row#* }' '$T/out'"
+	done
+	named python3 -c 'import socket; s = socket.create_connection(("banner.test", 2222), 20); print(s.recv(100).decode().strip()); s.sendall(b"ping"); print(s.recv(4).decode())' >"$T/out" 2>&1
+	check "$v: tcp goes by it too, and octets right behind its answer are kept" bash -c "grep -q SSH-2.0-behind '$T/out' && grep -q ping '$T/out'"
+	named curl -sS -m 30 https://evil.test/ https://refused.example/ >"$T/out" 2>&1
+	check "$v: what the policy refuses is not asked of it" bash -c "! grep -E 'evil.test|refused.example' '$T/own.log'"
+done
+named sh -c "for i in 1 2 3 4 5 6 7 8; do curl -sS -m 100 https://api.test:$PORT/v1/big https://api.test:$PORT/v1/big https://api.test:$PORT/v1/big -o big.\$i -o big2.\$i -o big3.\$i & done; wait; cat big.? big2.? big3.? | wc -c; for f in big.? big2.? big3.?; do cmp \$f big.1; done; cmp big.1 - <big.8" >"$T/out" 2>&1
+check "24 MiB in eight streams arrive whole" bash -c "grep -qx $((24 * 1048576)) '$T/out' && ! grep -q differ '$T/out' && cmp '$WORK/big.1' '$T/ngx/big'"
+named python3 -c '
+import socket, hashlib, threading
+s = socket.create_connection(("banner.test", 2222), 60); assert s.recv(16); sent, got = hashlib.sha256(), hashlib.sha256()
+def write():
+    for i in range(400): b = bytes([i % 251]) * 50000; sent.update(b); s.sendall(b)
+t = threading.Thread(target=write); t.start(); n = 0
+import time; time.sleep(1) # nobody reads: what comes back waits, and so does what goes
+while n < 20000000:
+    x = s.recv(65536)
+    if not x: break
+    got.update(x); n += len(x)
+t.join(); print("same" if n == 20000000 and sent.digest() == got.digest() else "%d octets" % n)' >"$T/out" 2>&1
+says "20 MB go through a tunnel and back, and a reader that waits loses nothing" "$T/out" same
+kill_wait "$FRONT_PID"
+named curl -sS -m 60 "https://api.test:$PORT/v1/hello?new" >"$T/out" 2>&1
+says "there is no way around one under TLS that is gone" "$T/out" '"error":"upstream_unreachable"'
+check "the dialer survived all of it" bash -c "! grep -q 'ended by signal' '$T/gateway.log'"
 gateway "url: http://127.0.0.1:$OWN" "credentials: ./credentials"
 get "http://two.test:$HTTP_PORT/" >"$T/out" 2>&1
 check "each vetted address is asked for in turn" bash -c "grep -q 'CONNECT 127.0.0.9:' '$T/own.log'"
@@ -149,7 +231,8 @@ bad() { # TEXT SAYS LINE...
 }
 bad "credentials in the URL are an error" "no credentials in the URL" "url: http://u:p@127.0.0.1:3128"
 bad "a URL without a port is an error" "is http://HOST:PORT" "url: http://127.0.0.1"
-bad "TLS to it is an error in this version" "TLS to the upstream proxy" "url: https://127.0.0.1:3128"
+bad "a CA for a proxy in clear is an error" "verifies an upstream proxy under TLS" "url: http://127.0.0.1:3128" "ca: ./pca.pem"
+bad "a CA that is not there is an error" "s ca" "url: https://127.0.0.1:3128" "ca: ./nothing"
 bad "an unknown key is an error" "no_proxy" "url: http://127.0.0.1:3128" "no_proxy: [x.test]"
 chmod 644 "$T/credentials"
 bad "credentials that others may read are an error" "mode 0600" "url: http://127.0.0.1:3128" "credentials: ./credentials"

@@ -15,19 +15,19 @@ static void asked(void **state)
 	struct buf b = { 0 };
 
 	(void)state;
-	assert_true(parent_parse(STR("via 10.0.0.9 3128 gateway"), &p));
-	assert_true(p.ip.family == 4 && p.port == 3128 && !p.resolves);
+	assert_true(parent_parse(STR("via 10.0.0.9 3128 gateway plain"), &p));
+	assert_true(p.ip.family == 4 && p.port == 3128 && !p.resolves && !p.tls);
 	parent_request(&p, STR("2001:db8::7"), 443, &b);
 	assert_true(str_eq(buf_str(&b), STR("CONNECT [2001:db8::7]:443 HTTP/1.1\r\nHost: [2001:db8::7]:443\r\n\r\n")));
 	buf_fini(&b);
-	assert_true(parent_parse(STR("via proxy.corp.test 8080 proxy"), &p));
-	assert_true(p.ip.family == 0 && p.resolves);
+	assert_true(parent_parse(STR("via proxy.corp.test 8080 proxy tls"), &p));
+	assert_true(p.ip.family == 0 && p.resolves && p.tls);
 	assert_true(parent_credentials(STR("Aladdin:open sesame\r\n"), &p));
 	parent_request(&p, STR("a.test"), 22, &b);
 	assert_true(str_eq(buf_str(&b), STR("CONNECT a.test:22 HTTP/1.1\r\nHost: a.test:22\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n")));
 	buf_fini(&b);
-	for (unsigned i = 0; i < 5; i++) {
-		static const char *const bad[] = { "via 10.0.0.9 3128", "via 10.0.0.9 0 gateway", "via 10.0.0.9 3128 both", "10.0.0.9 3128 gateway", "via 10.0.0.9 3128 gateway more" };
+	for (unsigned i = 0; i < 7; i++) {
+		static const char *const bad[] = { "via 10.0.0.9 3128", "via 10.0.0.9 0 gateway plain", "via 10.0.0.9 3128 both plain", "10.0.0.9 3128 gateway plain", "via 10.0.0.9 3128 gateway", "via 10.0.0.9 3128 gateway more", "via 10.0.0.9 3128 gateway tls more" };
 
 		assert_false(parent_parse(str_of(bad[i]), &p));
 	}
