@@ -104,7 +104,7 @@ static const char *why_text(const struct story *s)
 /* Where it goes, for people. */
 static void print_inject(const struct pol_inject *in, FILE *f)
 {
-	static const char *const places[] = { "header", "basic", "query", "path", "json", "form", "text" };
+	static const char *const places[] = { "header", "basic", "query", "path", "json", "form", "text", "websocket" };
 	const char *sep = "";
 
 	fprintf(f, "  inject: %.*s as %s (", S(in->secret->name), load_inject_kind(in->kind));

@@ -146,7 +146,7 @@ static void on_format(void *arg, const struct schema_row *row, const struct sche
 static const struct {
 	const char *name;
 	uint16_t place;
-} places[] = { { "header", PLACE_HEADER }, { "basic", PLACE_BASIC }, { "query", PLACE_QUERY }, { "path", PLACE_PATH }, { "json", PLACE_JSON }, { "form", PLACE_FORM }, { "text", PLACE_TEXT } };
+} places[] = { { "header", PLACE_HEADER }, { "basic", PLACE_BASIC }, { "query", PLACE_QUERY }, { "path", PLACE_PATH }, { "json", PLACE_JSON }, { "form", PLACE_FORM }, { "text", PLACE_TEXT }, { "websocket", PLACE_WEBSOCKET } };
 
 static void on_in(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
@@ -161,10 +161,8 @@ static void on_in(void *arg, const struct schema_row *row, const struct schema_v
 		for (size_t k = 0; k < sizeof(places) / sizeof(places[0]); k++)
 			if (str_eq(v->items[i]->text, str_of(places[k].name)))
 				place = places[k].place;
-		if (str_eq(v->items[i]->text, STR("websocket")))
-			wrong(c, v->items[i], "placeholders in WebSocket messages are not supported by this version of sallyport");
-		else if (place == 0)
-			wrong(c, v->items[i], "`in` lists places: header, basic, query, path, json, form, text");
+		if (place == 0)
+			wrong(c, v->items[i], "`in` lists places: header, basic, query, path, json, form, text, websocket");
 		else if (c->in.places & place)
 			wrong(c, v->items[i], "the place is listed twice");
 		c->in.places |= place;
@@ -390,7 +388,7 @@ static bool complete(struct inject_ctx *c, const struct yaml_node *n)
 	else if (in->kind == INJECT_QUERY && in->name.n == 0)
 		wrong(c, n, "`as: query` needs `name`, the key");
 	else if (in->kind == INJECT_PLACEHOLDER && in->places == 0)
-		wrong(c, n, "`as: placeholder` needs `in`, the places where it is filled: [header, basic, query, path, json, form, text]");
+		wrong(c, n, "`as: placeholder` needs `in`, the places where it is filled: [header, basic, query, path, json, form, text, websocket]");
 	else if (in->kind == INJECT_PLACEHOLDER && in->name.n > 0 && !(in->places & PLACE_HEADER))
 		wrong(c, n, "`name` belongs to `in: [header]`");
 	else if (in->kind == INJECT_SIGV4 && (in->service.n == 0 || in->region.n == 0))

@@ -123,6 +123,27 @@ static void without_when(struct load *l, const struct pol_dest *d)
 	}
 }
 
+/* Whether this entry is for a rule that lets a WebSocket through. */
+static bool for_websocket(const struct pol_dest *d, const struct pol_inject *in)
+{
+	for (unsigned i = 0; i < d->rule_n; i++) {
+		bool named = in->when_n == 0;
+
+		for (unsigned k = 0; k < in->when_n; k++)
+			named = named || str_eq(in->when[k], d->rules[i].id);
+		if (named && !d->rules[i].deny && ref_method(&d->rules[i], STR("WEBSOCKET")))
+			return true;
+	}
+	return false;
+}
+
+static void without_websocket(struct load *l, const struct pol_dest *d)
+{
+	for (unsigned i = 0; i < d->inject_n; i++)
+		if ((d->injects[i].places & PLACE_WEBSOCKET) && !for_websocket(d, &d->injects[i]))
+			load_warning(l, d->injects[i].at, "secret `%.*s` is to be filled in messages of a WebSocket, and none of the rules it is for lets one through: `WEBSOCKET /path`", DIAG_STR(d->injects[i].secret->name));
+}
+
 static bool within_addresses(const struct pol_dest *d, const struct ip *ip)
 {
 	for (unsigned i = 0; i < d->address_n; i++)
@@ -228,6 +249,7 @@ void load_lint(struct load *l)
 		shadowed(l, d);
 		broad(l, d);
 		without_when(l, d);
+		without_websocket(l, d);
 		dead_address(l, d);
 		dead_name(l, d);
 		if (memchr(d->host.text, '*', d->host.len) != NULL && p->dest_n <= 1000)

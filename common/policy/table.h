@@ -157,7 +157,7 @@ enum inject_kind { INJECT_NONE = 0, INJECT_BEARER, INJECT_BASIC, INJECT_HEADER, 
 /* Its key signs in the role that holds it, and no worker ever has it. */
 static inline bool inject_signs(enum inject_kind k) { return k == INJECT_HMAC || k == INJECT_CLIENT_CERTIFICATE; }
 /* Where a placeholder is filled. */
-enum inject_place { PLACE_HEADER = 1, PLACE_BASIC = 2, PLACE_QUERY = 4, PLACE_PATH = 8, PLACE_JSON = 16, PLACE_FORM = 32, PLACE_TEXT = 64, PLACE_CONTENT = PLACE_JSON | PLACE_FORM | PLACE_TEXT, PLACES_ALL = 127 };
+enum inject_place { PLACE_HEADER = 1, PLACE_BASIC = 2, PLACE_QUERY = 4, PLACE_PATH = 8, PLACE_JSON = 16, PLACE_FORM = 32, PLACE_TEXT = 64, PLACE_WEBSOCKET = 128, PLACE_CONTENT = PLACE_JSON | PLACE_FORM | PLACE_TEXT, PLACES_ALL = 255 };
 struct inject {
 	enum inject_kind kind;
 	uint32_t secret_index;

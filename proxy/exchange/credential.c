@@ -125,7 +125,7 @@ static void on_trip(void *arg, const struct placeholder_hit *h)
 		t->p = p;
 }
 
-static void tell(struct exchange *x, const struct placeholder *p, const char *where, bool deny)
+void credential_tell(struct exchange *x, const struct placeholder *p, const char *where, bool deny)
 {
 	struct buf b = { 0 }, text = { 0 };
 
@@ -151,7 +151,7 @@ static void tripped(struct exchange *x, const struct placeholder *p, const char 
 {
 	char text[400];
 
-	tell(x, p, where, true);
+	credential_tell(x, p, where, true);
 	snprintf(x->reason, sizeof(x->reason), "%.*s in the %s", (int)(p->secret.n > 63 ? 63 : p->secret.n), p->secret.p, where);
 	snprintf(text, sizeof(text), "the request carries the placeholder of the secret %.*s in the %s, where it is not filled; it goes only where the policy of this sandbox puts it", (int)(p->secret.n > 63 ? 63 : p->secret.n), p->secret.p, where);
 	exchange_refuse(x, REFUSAL_PLACEHOLDER_MISUSE, text);
@@ -647,7 +647,7 @@ static void on_content(void *arg, const struct placeholder_hit *h)
 	if (c->told[h->which / 8] & 1u << h->which % 8)
 		return;
 	c->told[h->which / 8] |= (uint8_t)(1u << h->which % 8);
-	tell(f->x, p, "content", p->body_deny);
+	credential_tell(f->x, p, "content", p->body_deny);
 }
 
 /* False: it must not go on. */
@@ -809,7 +809,7 @@ void credential_trailer(struct exchange *x, struct http_fields *fs)
 		placeholders_find(t.set, f->value, on_trip, &t);
 		if (t.p == NULL)
 			continue;
-		tell(x, t.p, "trailer section", true);
+		credential_tell(x, t.p, "trailer section", true);
 		t.p = NULL;
 		f->drop = true;
 	}

@@ -5,6 +5,7 @@
  * What an exchange does about credentials: placeholders where they must not be, credentials of the sandbox's own, what is
  * injected for the rule that let the request through, placeholders filled in head and content. Steps in the order of calls.
  */
+#include "../filter/placeholder.h"
 #include "exchange.h"
 
 #define CREDENTIAL_CONTENT_MAX (4u << 20) /* octets of content that are held: to know its length, or to sign it */
@@ -36,5 +37,7 @@ bool credential_content(struct exchange *x, const uint8_t **p, size_t *n);
 void credential_content_end(struct exchange *x, const uint8_t **p, size_t *n);
 /* A request's trailer section, to be forwarded: no credential, no placeholder, nothing that misleads. */
 void credential_trailer(struct exchange *x, struct http_fields *trailer);
+/* The finding: where it stands, and whether that is the end of it. */
+void credential_tell(struct exchange *x, const struct placeholder *p, const char *where, bool deny);
 void credential_free(struct exchange *x);
 #endif

@@ -386,7 +386,7 @@ void exchange_over_limit(struct exchange *x, const struct limit_hit *hit)
 /* All that waits here is counted as the client's: it is among what LIMIT_MEMORY bounds. */
 void exchange_account(struct exchange *x)
 {
-	size_t n = x->held_upstream + x->content_held.cap + x->coded.cap + (x->decode != NULL ? decode_memory(x->decode) : 0);
+	size_t n = x->held_upstream + x->content_held.cap + x->coded.cap + (x->decode != NULL ? decode_memory(x->decode) : 0) + (exchange_is_open(x) ? frames_held(&x->ws->up) : 0);
 
 	if (x->client != NULL && n != x->held)
 		x->client->ops->held(x->client, (ptrdiff_t)n - (ptrdiff_t)x->held);
@@ -404,7 +404,7 @@ bool exchange_takes_data(const struct exchange *x)
 {
 	if (x->state == X_ANSWERING || x->state == X_HOLDING)
 		return !x->request_ended;
-	return x->state == X_SENDING && x->up != NULL && !x->request_ended && !x->up->ops->full(x->up);
+	return x->state == X_SENDING && x->up != NULL && !x->request_ended && !x->up->ops->full(x->up) && !(exchange_is_open(x) && x->ws->up.waits);
 }
 
 /* The destination's own limit is reached in the middle: both sides see that it is no end. */

@@ -60,6 +60,8 @@ void exchange_go_secrets(struct exchange *x)
 
 void exchange_secrets_changed(struct exchange *x)
 {
+	if (exchange_is_open(x))
+		websocket_secrets_changed(x);
 	/* who waits for several secrets is called for each, also when they have all come, and then a signature may be under way */
 	if (x->state == X_SECRETS && !x->finished && !credential_signing(x))
 		exchange_go_secrets(x);

@@ -6,7 +6,7 @@
 
 #include "../../common/base/must.h"
 #include "../../common/sys/clock.h"
-#include "limit.h"
+#include "exchange_int.h"
 
 #define IDLE_MS 600000    /* without an octet either way, where the destination says nothing else */
 #define IDLE_SLACK_MS 5000 /* for the connections: what ends an idle WebSocket is websocket_tick, which says goodbye */
@@ -69,6 +69,7 @@ void websocket_free(struct exchange *x)
 		x->host->websocket(x->host_arg, x, false);
 	x->ws->listed = false;
 	frames_fini(&x->ws->up);
+	messages_fini(&x->ws->messages);
 	frames_fini(&x->ws->down);
 }
 
@@ -124,6 +125,32 @@ static bool within_budget(struct exchange *x, bool up, size_t n)
 	return false;
 }
 
+/* What came of octets from the client. */
+static void went_up(struct exchange *x, bool good, const struct ws_fault *f)
+{
+	struct messages *m = &x->ws->messages;
+
+	if (!good && strcmp(f->reason, FRAMES_REFUSED_REASON) == 0)
+		hang_up(x, m->code, m->reason, m->close, WS_CLOSE_GOING_AWAY);
+	else if (!good)
+		hang_up(x, f->code == WS_CLOSE_TOO_BIG ? REFUSAL_TOO_LARGE : REFUSAL_MALFORMED_REQUEST, f->reason, f->code, WS_CLOSE_GOING_AWAY);
+	else if (x->ws->up.close_seen)
+		note_close(x->ws, x->ws->up.close_code, "client");
+	if (!x->finished)
+		exchange_account(x);
+}
+
+void websocket_secrets_changed(struct exchange *x)
+{
+	struct ws_fault f;
+
+	if (x->finished || !x->ws->up.waits)
+		return;
+	went_up(x, frames_resume(&x->ws->up, &f), &f);
+	if (!x->finished && !x->ws->up.waits)
+		x->client->ops->resume(x->client);
+}
+
 void websocket_up(struct exchange *x, const uint8_t *p, size_t n)
 {
 	struct ws_fault f;
@@ -132,10 +159,7 @@ void websocket_up(struct exchange *x, const uint8_t *p, size_t n)
 	x->content_in += n;
 	if (!within_budget(x, true, n))
 		return;
-	if (!frames_feed(&x->ws->up, (uint8_t *)(uintptr_t)p, n, &f))
-		hang_up(x, f.code == WS_CLOSE_TOO_BIG ? REFUSAL_TOO_LARGE : REFUSAL_MALFORMED_REQUEST, f.reason, f.code, WS_CLOSE_GOING_AWAY);
-	else if (x->ws->up.close_seen)
-		note_close(x->ws, x->ws->up.close_code, "client");
+	went_up(x, frames_feed(&x->ws->up, (uint8_t *)(uintptr_t)p, n, &f), &f);
 }
 
 void websocket_down(struct exchange *x, uint8_t *p, size_t n)
@@ -159,6 +183,8 @@ static void open_frames(struct exchange *x)
 	frames_init(&ws->up, true);
 	ws->up.random = random_fill;
 	ws->up.emit = emit_up;
+	ws->up.look = message_look;
+	ws->up.fill = messages_fill_any(x) ? message_fill : NULL;
 	ws->up.in.message_max = x->limits.request_body;
 	frames_init(&ws->down, false);
 	ws->down.set = x->scrub_on ? x->scrub_ref->set : NULL;
@@ -280,6 +306,7 @@ void websocket_redecide(struct exchange *x, const struct table *t)
 	f.used = NULL; /* it was counted when it began */
 	found = table_find(t, f.scheme, f.host, f.port, &dest);
 	decide(t, found == 1 ? &dest : NULL, &f, &d);
+	ws->messages.old = t != x->table;
 	if (found >= 0 && (d.verdict == VERDICT_ALLOW || (x->observed && exchange_observed_still(x, t, &f, &d))))
 		return;
 	if (ws->open) {

@@ -12,6 +12,7 @@
  */
 #include "../filter/frames.h"
 #include "exchange.h"
+#include "message.h"
 
 struct websocket {
 	bool open;         /* switched */
@@ -22,6 +23,7 @@ struct websocket {
 	struct http_field *asked; /* the handshake's fields as they were decided on */
 	unsigned asked_n;
 	struct frames up, down;   /* to the upstream, to the client */
+	struct messages messages; /* to the upstream: placeholders in them */
 	uint64_t closing_ms;      /* loop time since which one side is done; 0: none is */
 	uint16_t close_code;      /* of the first Close frame, 0: none passed, */
 	const char *closed_by;    /* which came from there; static */
@@ -36,6 +38,7 @@ bool websocket_allowed(struct exchange *x);
 /* A response head. True: taken care of; false: it is an ordinary answer. */
 bool websocket_head(struct exchange *x, struct http_response *r);
 void websocket_up(struct exchange *x, const uint8_t *p, size_t n);   /* octets from the client, in memory of ours */
+void websocket_secrets_changed(struct exchange *x); /* what a message waits for may have come */
 void websocket_down(struct exchange *x, uint8_t *p, size_t n);
 void websocket_over(struct exchange *x);   /* the upstream ended */
 bool websocket_waved(const struct exchange *x, bool client); /* that side said that it would close: to be gone is no fault */

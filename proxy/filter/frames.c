@@ -9,7 +9,12 @@ void frames_fini(struct frames *f)
 		scrub_fini(&f->scrub);
 	f->scrubbing = false;
 	buf_fini_secret(&f->released);
+	buf_fini(&f->unit);
+	buf_fini_secret(&f->filled);
+	buf_fini(&f->rest);
 }
+
+size_t frames_held(const struct frames *f) { return f->unit.cap + f->filled.cap + f->rest.cap; }
 
 void frames_renew(struct frames *f, const struct scrub_set *set)
 {
@@ -83,12 +88,67 @@ static void scrub_over(struct frames *f)
 	buf_fini_secret(&f->released);
 }
 
+/* --- what is filled -------------------------------------------------------------------------------------------------- */
+
+static bool refused(struct ws_fault *fault)
+{
+	*fault = (struct ws_fault){ FRAMES_REFUSED_REASON, WS_CLOSE_POLICY };
+	return false;
+}
+
+/* The unit goes on, or waits. */
+static bool unit_goes(struct frames *f, struct ws_fault *fault)
+{
+	struct frames_unit u = { buf_str(&f->unit), f->opcode == WS_TEXT, f->first, f->unit_fin };
+
+	f->waits = false;
+	switch (f->fill(f->arg, &u, &f->filled)) {
+	case FRAMES_WAIT:
+		f->waits = true;
+		return true;
+	case FRAMES_FILLED:
+		break;
+	default:
+		return refused(fault);
+	}
+	f->first = false;
+	buf_clear(&f->unit);
+	if (f->unit_fin || buf_len(&f->filled) > 0)
+		data_header(f, f->unit_fin, buf_len(&f->filled));
+	payload(f, buf_data(&f->filled), buf_len(&f->filled));
+	buf_fini_secret(&f->filled);
+	if (f->unit_fin && f->unit.cap > 4096) /* between messages nothing large is kept */
+		buf_fini(&f->unit);
+	return true;
+}
+
+/* Payload of a data frame, or its end. */
+static bool collect(struct frames *f, const uint8_t *p, size_t n, bool end, bool fin, struct ws_fault *fault)
+{
+	if (n > 0 && f->look != NULL && !f->look(f->arg, str_mk(p, n), f->first && buf_len(&f->unit) == 0, false))
+		return refused(fault);
+	if (f->fill == NULL) {
+		f->first = false;
+		return true;
+	}
+	buf_add(&f->unit, p, n);
+	if (!end && buf_len(&f->unit) < FRAMES_UNIT)
+		return true;
+	f->unit_fin = end && fin;
+	return unit_goes(f, fault);
+}
+
+/* --- frames ---------------------------------------------------------------------------------------------------------- */
+
 static void begin(struct frames *f, const struct ws_piece *in)
 {
 	if (in->opcode != WS_CONTINUATION) {
 		f->opcode = in->opcode;
 		f->messages++;
+		f->first = true;
 	}
+	if (f->fill != NULL)
+		return;
 	if (f->set == NULL) {
 		data_header(f, in->fin, in->length);
 		return;
@@ -118,36 +178,69 @@ static void control(struct frames *f, const struct ws_piece *in)
 	payload(f, in->p, in->n);
 }
 
+/* One piece. False: *fault. */
+static bool piece(struct frames *f, const struct ws_piece *in, struct ws_fault *fault)
+{
+	bool end = in->kind == WS_FRAME ? in->length == 0 : in->end;
+
+	switch (in->kind) {
+	case WS_NOTHING:
+		break;
+	case WS_FRAME:
+		begin(f, in);
+		if (f->fill != NULL && end && in->fin)
+			return collect(f, NULL, 0, true, true, fault);
+		break;
+	case WS_DATA:
+		if ((f->look != NULL || f->fill != NULL) && !collect(f, in->p, in->n, end, in->fin, fault))
+			return false;
+		if (f->set != NULL)
+			scrub_piece(f, in);
+		else if (f->fill == NULL)
+			payload(f, in->p, in->n);
+		if (end && in->fin && f->set != NULL)
+			scrub_over(f);
+		break;
+	case WS_CONTROL:
+		if (in->n > 0 && f->look != NULL && !f->look(f->arg, str_mk(in->p, in->n), false, true))
+			return refused(fault);
+		control(f, in);
+		break;
+	}
+	return true;
+}
+
 bool frames_feed(struct frames *f, uint8_t *p, size_t n, struct ws_fault *fault)
 {
-	while (n > 0) {
+	while (n > 0 && !f->waits) {
 		struct ws_piece in;
 		long k = ws_feed(&f->in, p, n, &in, fault);
 
-		if (k < 0)
+		if (k < 0 || !piece(f, &in, fault))
 			return false;
 		p += k;
 		n -= (size_t)k;
-		switch (in.kind) {
-		case WS_NOTHING:
-			break;
-		case WS_FRAME:
-			begin(f, &in);
-			break;
-		case WS_DATA:
-			if (f->set == NULL)
-				payload(f, in.p, in.n);
-			else
-				scrub_piece(f, &in);
-			if (in.end && in.fin && f->set != NULL)
-				scrub_over(f);
-			break;
-		case WS_CONTROL:
-			control(f, &in);
-			break;
-		}
 	}
+	buf_add(&f->rest, p, n);
 	return true;
+}
+
+bool frames_resume(struct frames *f, struct ws_fault *fault)
+{
+	struct buf rest;
+	bool good;
+
+	if (!f->waits)
+		return true;
+	if (!unit_goes(f, fault))
+		return false;
+	if (f->waits)
+		return true;
+	rest = f->rest;
+	f->rest = (struct buf){ 0 };
+	good = frames_feed(f, buf_data(&rest), buf_len(&rest), fault);
+	buf_fini(&rest);
+	return good;
 }
 
 bool frames_between(const struct frames *f) { return f->out_left == 0; }

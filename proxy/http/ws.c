@@ -207,11 +207,11 @@ static bool utf8_feed(struct ws_utf8 *u, const uint8_t *p, size_t n)
 	return true;
 }
 
-static bool is_utf8(const uint8_t *p, size_t n)
+bool ws_is_utf8(struct str s)
 {
 	struct ws_utf8 u = { 0 };
 
-	return utf8_feed(&u, p, n) && u.more == 0;
+	return utf8_feed(&u, (const uint8_t *)s.p, s.n) && u.more == 0;
 }
 
 uint16_t ws_close_code(const uint8_t *p, size_t n) { return n < 2 ? WS_CLOSE_NONE : (uint16_t)(p[0] << 8 | p[1]); }
@@ -225,7 +225,7 @@ static bool close_ok(const uint8_t *p, size_t n)
 		return true;
 	if (n == 1 || !((code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) || (code >= 3000 && code <= 4999)))
 		return false;
-	return is_utf8(p + 2, n - 2);
+	return ws_is_utf8(str_mk(p + 2, n - 2));
 }
 
 static long bad(struct ws_fault *fault, const char *reason, uint16_t code)

@@ -17,6 +17,8 @@ enum { WS_CLOSE_NORMAL = 1000,
        WS_CLOSE_DATA = 1007,
        WS_CLOSE_POLICY = 1008,
        WS_CLOSE_TOO_BIG = 1009,
+       WS_CLOSE_RESTART = 1012, /* connect again: it would be served */
+       WS_CLOSE_AGAIN = 1013,   /* later */
        WS_CLOSE_BAD_GATEWAY = 1014 };
 
 /* --- handshake ------------------------------------------------------------------------------------------------------- */
@@ -90,6 +92,7 @@ long ws_feed(struct ws_parser *w, uint8_t *in, size_t n, struct ws_piece *piece,
 /* Nothing of an unfinished frame was read. */
 static inline bool ws_between_frames(const struct ws_parser *w) { return !w->in_frame && w->head_n == 0; }
 /* The code in the payload of a Close frame that was read, or WS_CLOSE_NONE. */
+bool ws_is_utf8(struct str s); /* strict, as text has to be (RFC 3629) */
 uint16_t ws_close_code(const uint8_t *payload, size_t n);
 
 /* A frame's header, in its only form; mask: its key, or NULL. Returns its length. */

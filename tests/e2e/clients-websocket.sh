@@ -42,7 +42,7 @@ fi
 cp "$HERE/python/client_websockets.py" "$WORK/"
 [ ! -x "$CLIENTS/go-client" ] || cp "$CLIENTS/go-client" "$WORK/"
 write_unset
-d() { printf '  - host: %s.test\n    connect: 127.0.0.1:%s\n    addresses: [127.0.0.0/8]\n    tls: { ca: ./upca.pem }\n    allow: [ WEBSOCKET /v1/ws ]\n    inject: [ { secret: api, as: bearer } ]\n' "$1" "$2"; }
+d() { printf '  - host: %s.test\n    connect: 127.0.0.1:%s\n    addresses: [127.0.0.0/8]\n    tls: { ca: ./upca.pem }\n    allow: [ WEBSOCKET /v1/ws ]\n    inject: [ { secret: api, as: bearer, env: API_TOKEN }, { secret: api, as: placeholder, in: [websocket] } ]\n' "$1" "$2"; }
 {
 	printf 'version: 1\nname: ws\nsecrets:\n  api: { env: E2E_SECRET, hosts: [py.test, node.test, ngx.test] }\ndestinations:\n'
 	d py "$PY"; d ngx "$PORT"; d node "$NODE"
@@ -56,6 +56,10 @@ judge() {
 	grep -F "$MARKED" "$log" >"$T/seen"
 	has "I07 $c: the server has the credential" "$T/seen" "auth=Bearer $SECRET"
 	has "$c: no compression is offered" "$T/seen" "extensions=-"
+	if [[ $c != go* ]]; then
+		has "$c: in a message the placeholder is filled" "$T/seen" "login $SECRET"
+		has "$c: and what comes back of it is overwritten" "$T/out" "login login $(printf '%*s' ${#SECRET} '' | tr ' ' '*')"
+	fi
 	wait_for 5 grep -qF "closed /v1/ws?$MARKED 4711" "$log" && ok "UC02 $c: the server has the code too" || not_ok "UC02 $c: the server has the code too" "$(tail -n 5 "$log")"
 	hasnt "$c: no secret inside" "$T/out" "$SECRET"
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../../proxy/filter/frames.h"
+#include "../../proxy/filter/placeholder.h"
 
 /* --- handshake ------------------------------------------------------------------------------------------------------- */
 
@@ -489,12 +490,287 @@ static void close_of_ours(void **state)
 	buf_fini(&b);
 }
 
+/* --- filled ---------------------------------------------------------------------------------------------------------- */
+
+#define PH "ghp_0aZ9bY8cQwErTy"
+static struct {
+	struct placeholders *set;
+	struct placeholder_fill fill;
+	const char *value;
+	bool wait, refuse; /* the next unit */
+	const char *deny;  /* what must not be seen */
+	struct buf seen;
+	unsigned units, begins, controls;
+} G;
+
+static bool look(void *arg, struct str octets, bool begins, bool control)
+{
+	(void)arg;
+	G.begins += begins;
+	G.controls += control;
+	if (begins)
+		buf_addc(&G.seen, '|');
+	if (!control)
+		buf_adds(&G.seen, octets);
+	return G.deny == NULL || str_find(octets, str_of(G.deny)) < 0;
+}
+
+static enum frames_filled fill(void *arg, const struct frames_unit *u, struct buf *to)
+{
+	struct placeholder_value v = { 0, str_of(G.value) };
+
+	(void)arg;
+	if (G.wait || G.refuse)
+		return G.wait ? FRAMES_WAIT : FRAMES_REFUSED;
+	G.units++;
+	if (u->first)
+		placeholder_fill_init(&G.fill, G.set, NULL, 0);
+	G.fill.v = &v;
+	G.fill.n = 1;
+	placeholder_fill_feed(&G.fill, u->octets, to);
+	if (u->last)
+		placeholder_fill_end(&G.fill, to);
+	return FRAMES_FILLED;
+}
+
+static void start_filling(const char *value)
+{
+	static const struct placeholder one = { .secret = STR_INIT("s"), .text = STR_INIT(PH) };
+
+	start(true, NULL);
+	if (G.set == NULL)
+		G.set = placeholders_new(&one, 1);
+	placeholder_fill_fini(&G.fill);
+	buf_clear(&G.seen);
+	G.value = value;
+	G.wait = G.refuse = false;
+	G.deny = NULL;
+	G.units = G.begins = G.controls = 0;
+	F.look = look;
+	F.fill = fill;
+}
+
+/* Longer, shorter, of the same length, none; one frame stays one, however its octets come. */
+static void filled(void **state)
+{
+	static const char *const values[] = { "v", "0123456789abcdefgh", "a value that is much longer than what stands for it is", "" };
+	struct buf b = { 0 }, want = { 0 };
+
+	(void)state;
+	TEXT_FRAME(&b, 0x81, "{\"t\":\"" PH "\",\"u\":\"" PH PH "\"} ghp_0aZ9b", true);
+	TEXT_FRAME(&b, 0x89, "in between", true);
+	TEXT_FRAME(&b, 0x82, PH, true);
+	TEXT_FRAME(&b, 0x81, "", true);
+	TEXT_FRAME(&b, 0x81, "no more", true);
+	for (unsigned k = 0; k < 4; k++) {
+		const char *v = values[k];
+		size_t n = strlen(v);
+
+		buf_clear(&want);
+		buf_addf(&want, "text fin %zu'{\"t\":\"%s\",\"u\":\"%s%s\"} ghp_0aZ9b'\nping 'in between'\n", 25 + 3 * n, v, v, v);
+		buf_addf(&want, "bin fin %zu'%s'\ntext fin 0''\ntext fin 7'no more'\n", n, v);
+		buf_addc(&want, 0);
+		for (size_t step = 1; step <= buf_len(&b) + 1; step++) {
+			start_filling(v);
+			assert_string_equal(feed(buf_data(&b), buf_len(&b), step), "");
+			assert_string_equal(said(), (char *)buf_data(&want));
+			assert_int_equal(F.messages, 4);
+			assert_int_equal(G.units, 4);
+			assert_int_equal(G.controls, 1);
+			buf_addc(&G.seen, 0);
+			assert_string_equal((char *)buf_data(&G.seen), "|{\"t\":\"" PH "\",\"u\":\"" PH PH "\"} ghp_0aZ9b|" PH "|no more");
+			assert_true(frames_between(&F));
+			assert_int_equal(buf_len(&F.unit), 0);
+		}
+	}
+	/* cut in two by the client, at each octet: a fragment for each, the second has what waited */
+	for (size_t cut = 0; cut <= strlen("<" PH ">"); cut++) {
+		const char *m = "<" PH ">";
+
+		for (size_t step = 1; step < 60; step += 7) {
+			struct ws_parser w = { .masked = true };
+			struct ws_fault f;
+			struct ws_piece in;
+			struct buf got = { 0 };
+			bool ended = false;
+
+			buf_clear(&b);
+			frame(&b, 0x01, m, cut, true);
+			TEXT_FRAME(&b, 0x89, "p", true);
+			frame(&b, 0x00, "", 0, true);
+			frame(&b, 0x80, m + cut, strlen(m) - cut, true);
+			start_filling("VALUE");
+			assert_string_equal(feed(buf_data(&b), buf_len(&b), step), "");
+			for (uint8_t *p = buf_data(&out), *end = p + buf_len(&out); p < end;) {
+				long k = ws_feed(&w, p, (size_t)(end - p), &in, &f);
+
+				assert_true(k > 0);
+				p += k;
+				if (in.kind == WS_DATA)
+					buf_add(&got, in.p, in.n);
+				ended = ended || (in.kind == WS_FRAME && in.fin) || (in.kind == WS_DATA && in.fin);
+			}
+			assert_true(ended && str_eq(buf_str(&got), STR("<VALUE>")));
+			buf_fini(&got);
+		}
+	}
+	buf_fini(&b);
+	buf_fini(&want);
+}
+
+/* Up to a unit a frame stays one, with the length that it then has; what is larger is sent on in fragments of a unit. */
+static void filled_sizes(void **state)
+{
+	static const size_t sizes[] = { 100, 125 - sizeof(PH), 126, 65535 - 40, 65535, 65536, 65537, 200000, 1000000 };
+	struct buf b = { 0 }, want = { 0 }, got = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		for (size_t step = 1000; step < 20000; step += 18999) {
+			size_t n = sizes[i], frames = 0;
+			char *p = malloc(n);
+			struct ws_parser w = { .masked = true };
+			struct ws_fault f;
+			struct ws_piece in;
+			bool fin = false;
+
+			memset(p, 'x', n);
+			for (size_t at = 7; at + sizeof(PH) < n; at += 997) /* and over the borders of units */
+				memcpy(p + at, PH, sizeof(PH) - 1);
+			buf_clear(&want);
+			for (size_t at = 0; at < n;)
+				if (n - at >= sizeof(PH) - 1 && memcmp(p + at, PH, sizeof(PH) - 1) == 0) {
+					buf_addz(&want, "a longer value of some length");
+					at += sizeof(PH) - 1;
+				} else {
+					buf_addc(&want, p[at++]);
+				}
+			buf_clear(&b);
+			frame(&b, 0x81, p, n, true);
+			start_filling("a longer value of some length");
+			assert_string_equal(feed(buf_data(&b), buf_len(&b), step), "");
+			buf_clear(&got);
+			for (uint8_t *q = buf_data(&out), *end = q + buf_len(&out); q < end;) {
+				long k = ws_feed(&w, q, (size_t)(end - q), &in, &f);
+
+				assert_true(k > 0 && !fin);
+				q += k;
+				frames += in.kind == WS_FRAME;
+				if (in.kind == WS_DATA) {
+					buf_add(&got, in.p, in.n);
+					fin = in.end && in.fin;
+				}
+			}
+			assert_true(fin && str_eq(buf_str(&got), buf_str(&want)));
+			if (n <= FRAMES_UNIT)
+				assert_int_equal(frames, 1);
+			else
+				assert_in_range(frames, 1, n / FRAMES_UNIT + 1);
+			assert_in_range(F.unit.cap, 0, 4096); /* nothing large stays */
+			free(p);
+		}
+	}
+	buf_fini(&b);
+	buf_fini(&want);
+	buf_fini(&got);
+}
+
+/* What waits holds up all that comes behind it, and nothing of it is lost or sent twice. */
+static void filled_later(void **state)
+{
+	struct buf b = { 0 };
+	struct ws_fault f;
+
+	(void)state;
+	TEXT_FRAME(&b, 0x81, "one", true);
+	TEXT_FRAME(&b, 0x01, "two " PH, true);
+	TEXT_FRAME(&b, 0x89, "ping", true);
+	TEXT_FRAME(&b, 0x80, " end", true);
+	TEXT_FRAME(&b, 0x88, "\x03\xe8", true);
+	for (size_t step = 1; step < 90; step++) {
+		uint8_t *copy = malloc(buf_len(&b));
+
+		memcpy(copy, buf_data(&b), buf_len(&b));
+		start_filling("V");
+		assert_true(frames_feed(&F, copy, 9, &f));
+		G.wait = true;
+		for (size_t at = 9; at < buf_len(&b); at += step) {
+			assert_true(frames_feed(&F, copy + at, buf_len(&b) - at < step ? buf_len(&b) - at : step, &f));
+			assert_true(frames_resume(&F, &f));
+		}
+		assert_true(F.waits && frames_held(&F) > 0 && frames_between(&F));
+		assert_int_equal(buf_len(&out), 9); /* the first one */
+		G.wait = false;
+		assert_true(frames_resume(&F, &f));
+		assert_false(F.waits);
+		assert_string_equal(said(), "text fin 3'one'\ntext 5'two V'\nping 'ping'\nmore fin 4' end'\nclose '\x03\xe8'\n");
+		assert_true(F.close_seen);
+		free(copy);
+	}
+	/* and then it may be that it must not go; or be closed meanwhile */
+	for (int i = 0; i < 2; i++) {
+		uint8_t *copy = malloc(buf_len(&b));
+
+		memcpy(copy, buf_data(&b), buf_len(&b));
+		start_filling("V");
+		G.wait = true;
+		assert_true(frames_feed(&F, copy, buf_len(&b), &f));
+		if (i == 0) {
+			G.wait = false;
+			G.refuse = true;
+			assert_false(frames_resume(&F, &f));
+			assert_string_equal(f.reason, FRAMES_REFUSED_REASON);
+		}
+		frames_close(&F, 1001, STR_NONE);
+		assert_string_equal(said(), "close '\x03\xe9'\n");
+		free(copy);
+	}
+	buf_fini(&b);
+}
+
+/* Looked at only: nothing is held, and what must not go ends it. */
+static void looked_at(void **state)
+{
+	struct buf b = { 0 };
+
+	(void)state;
+	TEXT_FRAME(&b, 0x01, "good ", true);
+	TEXT_FRAME(&b, 0x89, "ping", true);
+	TEXT_FRAME(&b, 0x80, "bad", true);
+	start_filling("V");
+	F.fill = NULL;
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 3), "");
+	assert_string_equal(said(), "text 5'good '\nping 'ping'\nmore fin 3'bad'\n");
+	assert_int_equal(frames_held(&F), 0);
+	assert_int_equal(G.begins, 1);
+	start_filling("V");
+	F.fill = NULL;
+	G.deny = "bad";
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 1000), FRAMES_REFUSED_REASON);
+	assert_string_equal(said(), "text 5'good '\nping 'ping'\nmore fin 3'");
+	assert_false(frames_between(&F));
+	/* where something may be filled nothing of such a frame went out */
+	start_filling("V");
+	G.deny = "bad";
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 1000), FRAMES_REFUSED_REASON);
+	assert_string_equal(said(), "text 5'good '\nping 'ping'\n");
+	assert_true(frames_between(&F));
+	start_filling("V");
+	G.deny = "ping";
+	assert_string_equal(feed(buf_data(&b), buf_len(&b), 1000), FRAMES_REFUSED_REASON);
+	assert_string_equal(said(), "text 5'good '\n");
+	buf_fini(&b);
+}
+
 static int stop(void **state)
 {
 	(void)state;
 	start(false, NULL);
 	frames_fini(&F);
 	buf_fini(&out);
+	buf_fini(&G.seen);
+	placeholder_fill_fini(&G.fill);
+	placeholders_free(G.set);
 	return 0;
 }
 
@@ -512,6 +788,10 @@ int main(void)
 		cmocka_unit_test(message_size),
 		cmocka_unit_test(secrets),
 		cmocka_unit_test(close_of_ours),
+		cmocka_unit_test(filled),
+		cmocka_unit_test(filled_sizes),
+		cmocka_unit_test(filled_later),
+		cmocka_unit_test(looked_at),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, stop);

@@ -48,6 +48,7 @@ console.log('me', String((await next())[0]))
 console.log('subprotocol', subprotocol)
 ws.send('grüße')
 console.log('text', String((await next())[0]))
+if (process.env.API_TOKEN) { ws.send('login ' + process.env.API_TOKEN); console.log('login', String((await next())[0])) }
 const big = Buffer.alloc(1 << 20, 'large')
 ws.send(big)
 const [m, binary] = await next()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-import asyncio, sys, websockets
+import asyncio, os, sys, websockets
 base, mark = sys.argv[1], sys.argv[2]
 
 
@@ -9,6 +9,9 @@ async def main():
         print("subprotocol", ws.subprotocol)
         await ws.send("grüße")
         print("text", await ws.recv())
+        if "API_TOKEN" in os.environ:
+            await ws.send("login " + os.environ["API_TOKEN"])
+            print("login", await ws.recv())
         big = b"large" * 200000
         await ws.send(big)
         print("large", str(await ws.recv() == big).lower())

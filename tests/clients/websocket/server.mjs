@@ -8,6 +8,7 @@ const tell = (...a) => fs.appendFileSync(log, a.join(' ') + '\n')
 const serve = (ws, path, version, head) => {
 	tell('handshake', path, version, 'auth=' + (head.authorization ?? '-'), 'extensions=' + (head['sec-websocket-extensions'] ?? '-'))
 	ws.send('you sent ' + (head.authorization ?? '-'))
+	ws.on('message', (m, binary) => { if (!binary && String(m).startsWith('login ')) tell('message', path, String(m)) })
 	ws.on('message', (m, binary) => (!binary && String(m).startsWith('close ') ? ws.close(Number(String(m).slice(6)), 'as you wish') : ws.send(m, { binary })))
 	ws.on('close', (code) => tell('closed', path, code))
 	ws.on('error', (e) => tell('error', path, e.message))

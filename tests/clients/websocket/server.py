@@ -11,6 +11,8 @@ async def serve(ws, path=None):
     await ws.send("you sent " + head.get("Authorization", "-"))
     try:
         async for m in ws:
+            if isinstance(m, str) and m.startswith("login "):
+                print("message", asked.path, m, file=log)
             if isinstance(m, str) and m.startswith("close "):
                 await ws.close(int(m[6:]), "as you wish")
                 break

@@ -21,6 +21,15 @@ def session(s, path, head): # the protocol is switched
             if op == CLOSE: tell("closed", path, d.hex())
             s.send(frame(op, d, fin=fin))
             if op == CLOSE: return
+    elif what == "hear": # frames as they come; a message that ends is answered with what arrived of it
+        m = b""
+        while True:
+            fin, op, d, masked, first = r.frame(); assert masked and first & 0x70 == 0, "not masked, or reserved bits"
+            tell("heard", path, op, "fin" if fin else "more", len(d), d[:300])
+            if op == PING: s.send(frame(PONG, d)); continue
+            if op == CLOSE: s.send(frame(CLOSE, d)); return
+            m += d
+            if fin: tell("message", path, len(m), hashlib.sha256(m).hexdigest()); s.send(frame(TEXT, b"you said %d: " % len(m) + m[:300].hex().encode() if op == BINARY else b"you said " + m[:300])); m = b""
     elif what == "first": pass # was sent with the answer
     elif what == "auth":
         s.send(frame(TEXT, b"whole " + auth))
