@@ -21,7 +21,7 @@
  * Those that were freed last, with a block of their arena, for the next ones: they are too large for what the allocator keeps at
  * hand. Not under a sanitizer, which would not see who still holds one.
  */
-#define SPARE_MAX 16
+#define SPARE_MAX 64
 #ifdef __SANITIZE_ADDRESS__
 static const bool keeps_spares = false;
 #else
@@ -33,8 +33,15 @@ static unsigned spare_n;
 struct exchange *exchange_new(struct loop *l, const struct exchange_host *host, void *host_arg, struct client_half *client, const struct exchange_ident *ident,
 	const struct table *table, uint32_t generation, const char request_id[33])
 {
-	struct exchange *x = spare_n > 0 ? spare[--spare_n] : must_calloc(1, sizeof(*x));
-	struct arena arena = x->arena;
+	struct arena arena = { 0 };
+	struct exchange *x;
+
+	if (spare_n > 0) {
+		x = spare[--spare_n];
+		arena = x->arena;
+	} else {
+		x = must_malloc(sizeof(*x));
+	}
 
 	/* the field array is large and written before it is read: everything else is zeroed */
 	memset(x, 0, offsetof(struct exchange, req));
@@ -57,6 +64,16 @@ struct exchange *exchange_new(struct loop *l, const struct exchange_host *host, 
 	x->begun_ms = x->active_ms = loop_now_ms(l);
 	memcpy(x->request_id, request_id, 33);
 	return x;
+}
+
+void exchange_spares_free(void)
+{
+	while (spare_n > 0) {
+		struct exchange *x = spare[--spare_n];
+
+		arena_fini(&x->arena);
+		free(x);
+	}
 }
 
 static void free_deferred(void *arg)

@@ -204,6 +204,7 @@ struct exchange {
 struct exchange *exchange_new(struct loop *l, const struct exchange_host *host, void *host_arg, struct client_half *client, const struct exchange_ident *ident,
 	const struct table *table, uint32_t generation, const char request_id[33]);
 void exchange_start(struct exchange *x);
+void exchange_spares_free(void); /* memory that is kept for new ones: when none are expected soon */
 /* The head could not be parsed (or another fault before exchange_start): refused and recorded. */
 void exchange_malformed(struct exchange *x, const struct http_fault *f);
 /* Refused by the client half itself (CONNECT decisions). text: one sentence. */

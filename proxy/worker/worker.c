@@ -342,10 +342,12 @@ static void on_sweep(struct timer *t)
 				watch_set(&w->listener_watch[i], EPOLLIN);
 	}
 	/* memory goes back when nothing is going on (engineering: 5.3 -> 1.4 MiB) */
-	if (w->counts.requests != requests_before)
+	if (w->counts.requests != requests_before) {
 		quiet = 0;
-	else if (++quiet == 2)
+	} else if (++quiet == 2) {
+		exchange_spares_free();
 		malloc_trim(0);
+	}
 	requests_before = w->counts.requests;
 	timer_start(w->loop, &w->sweep, SWEEP_MS, on_sweep);
 }
