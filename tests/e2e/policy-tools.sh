@@ -164,6 +164,18 @@ exits "what is laid out stays" 0 $P fmt --check messy.yaml
 printf 'version: 1\n\tx: 1\n' >bad.yaml
 exits "what is not YAML is left alone" 1 $P fmt -w bad.yaml
 check "the ready policies are laid out" $P fmt --check "$TOP"/configs/policies/*.yaml
+# explain --json says as much as the text
+printf 'version: 1\ndestinations:\n  - host: near.test\n    allow: [ GET /a ]\n' >near.yaml
+exits "explain --json" 1 $P explain --json near.yaml DELETE https://near.test/a
+has "names the method that a near rule lacks" "$T/out" '"why":"its methods do not include DELETE"'
+# a secret of a file that one builds on, from elsewhere
+printf 'version: 1\nname: own\nextends: [std/github-read]\nsecrets: { github: { vault: secret/data/agents/github, field: token, hosts: [api.github.com, github.com]%s } }\n' '' >own.yaml
+exits "a secret of std/ defined anew" 1 $P check own.yaml
+has "needs to be said" "$T/err" "once in the whole, or with \`override: true\` in the file that builds on the other"
+sed -i 's/github.com\] }/github.com], override: true }/' own.yaml
+exits "with override: true" 0 $P test own.yaml
+exits "it is what is injected" 0 $P diff --json own.yaml "$TOP/configs/policies/github-read.yaml"
+has "from the other source" "$T/out" "secret github"
 # import
 cat >os.yaml <<'Y'
 version: 1
