@@ -237,9 +237,25 @@ exits "is a policy" 0 $P check npm.yaml
 exits "packages can be read" 0 $P explain npm.yaml GET 'https://npm.example.test:8443/mirror/@s%2fname'
 exits "not published" 1 $P explain --content npm.yaml PUT 'https://npm.example.test:8443/mirror/name'
 exits "what is there is not overwritten" 1 "$SP" init -o npm.yaml npm
-exits "a client without a registry is told so" 1 env -u GOPROXY "$SP" init -o go.yaml go
+exits "a client without a registry is told so" 1 env -u GOPROXY -u GOSUMDB "$SP" init -o go.yaml go
 has "how to say it" "$T/err" "sallyport init go https://..."
 exits "a registry that is said" 0 "$SP" init -o go.yaml go https://go.example.test/p
+# as each of the others is configured in the field
+hosts() { env -u GOPROXY -u GOSUMDB -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL "$SP" init -o - "$@" 2>"$T/err" | sed -n 's/^  - host: "\(.*\)"/\1/p' | tr '\n' ' '; }
+is() { [ "$2" = "$3" ] && ok "init $1" || not_ok "init $1" "$2, not $3" "$(cat "$T/err")"; }
+mkdir -p "$HOME/.config/pip" "$HOME/.config/go" "$HOME/.cargo" "$HOME/.m2"
+printf '[global]\nindex-url = https://pypi.example.test/simple\nextra-index-url =\n    https://two.example.test/simple\n    # https://no.example.test/simple\n\thttps://three.example.test/simple\n[install]\nfind-links =\n    https://links.example.test/\n' >"$HOME/.config/pip/pip.conf"
+is "pip: a list in lines of its own" "$(hosts pip)" "pypi.example.test two.example.test three.example.test "
+printf 'GOPROXY=https://go.example.test,direct\nGOSUMDB=sum.example.test+0123abcd\n' >"$HOME/.config/go/env"
+is "go: the proxy and the checksum database" "$(hosts go)" "go.example.test sum.example.test "
+printf 'GOPROXY=https://go.example.test\nGOSUMDB="sum.example.test https://mirror.example.test/sum"\n' | tr -d '"' >"$HOME/.config/go/env"
+is "go: a database at another URL" "$(hosts go)" "go.example.test mirror.example.test "
+printf 'GOPROXY=https://go.example.test\nGOSUMDB=off\n' >"$HOME/.config/go/env"
+is "go: none" "$(hosts go)" "go.example.test "
+printf '[source.crates-io]\nreplace-with = "corp"\n[source.corp]\n  registry = "sparse+https://crates.example.test/index/" # ours\n' >"$HOME/.cargo/config.toml"
+is "cargo" "$(hosts cargo)" "crates.example.test "
+printf '<settings><!-- <url>https://old.example.test/</url> -->\n<mirrors><mirror><url>https://mvn.example.test/repo</url></mirror></mirrors><!-- <url>https://end.example.test/</url>' >"$HOME/.m2/settings.xml"
+is "maven: not what stands in a comment" "$(hosts maven)" "mvn.example.test "
 exits "a ready policy" 0 "$SP" init github-read
 exits "its tests" 0 $P test sallyport.yaml
 exits "no way out of the folder of policies" 1 "$SP" init -o x.yaml ../github-read
