@@ -164,6 +164,21 @@ exits "what is laid out stays" 0 $P fmt --check messy.yaml
 printf 'version: 1\n\tx: 1\n' >bad.yaml
 exits "what is not YAML is left alone" 1 $P fmt -w bad.yaml
 check "the ready policies are laid out" $P fmt --check "$TOP"/configs/policies/*.yaml
+# check --json
+printf 'version: 1\nsecrets: { s: { env: S, hosts: [good.test] } }\ndestinations:\n  - host: good.test\n    allow: [ GET /a ]\n' >good.yaml
+printf 'version: 1\ndestinations:\n  - host: bad.test\n    alow: [ GET /a ]\n    allow: [ "GET /a: error: b" , "GET b"]\n' >bad2.yaml
+printf 'version: 1\ndestinations:\n  - host: other.test\n    allow: [ GET /a ]\n' >top.yaml
+exits "check --json" 1 $P check --json good.yaml bad2.yaml
+check "is a line for each, with all that was said and where" python3 - "$T/out" "$T/err" <<'Y'
+import json, sys
+good, bad = (json.loads(l) for l in open(sys.argv[1]))
+assert good["ok"] is True and (good["destinations"], good["rules"], good["secrets"]) == (1, 1, 1), good
+assert good["messages"] == [{"severity": "warning", "file": "good.yaml", "line": 2, "column": 12, "text": "secret `s` is not injected anywhere"}], good
+assert bad["ok"] is False and [(m["severity"], m["file"], m["line"], m["column"]) for m in bad["messages"]] == [("error", "bad2.yaml", 4, 5), ("error", "bad2.yaml", 5, 14), ("error", "bad2.yaml", 5, 35)], bad
+assert bad["messages"][0]["text"].startswith("unknown key `alow`") and "`/a: error: b`" in bad["messages"][1]["text"] and open(sys.argv[2]).read() == ""
+Y
+exits "check --json with a boundary" 1 $P check --json --boundary top.yaml good.yaml
+check "says what goes beyond it" python3 -c "import json; m = json.loads(open('$T/out').read())['messages']; assert any(x['severity'] == 'error' and 'which the boundary has no destination for' in x['text'] for x in m), m"
 # explain --json says as much as the text
 printf 'version: 1\ndestinations:\n  - host: near.test\n    allow: [ GET /a ]\n' >near.yaml
 exits "explain --json" 1 $P explain --json near.yaml DELETE https://near.test/a
