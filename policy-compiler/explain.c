@@ -170,12 +170,17 @@ static void json_text(struct jsonw *w, const char *key, struct str s)
 
 static void json_near(struct jsonw *w, const struct story *s)
 {
+	char why[300];
+
 	jsonw_kopen(w, "near", '[');
 	for (unsigned i = 0; i < s->near_n; i++) {
 		jsonw_open(w, '{');
 		jsonw_kstr(w, "rule", s->near[i].rule->id);
 		jsonw_kstr(w, "source", s->near[i].rule->source);
-		jsonw_kz(w, "why", s->near[i].why);
+		snprintf(why, sizeof(why), "%s", s->near[i].why);
+		if (!ref_method(s->near[i].rule, s->q.f.method))
+			snprintf(why, sizeof(why), "%s %.*s", s->near[i].why, S(s->q.f.method));
+		jsonw_kz(w, "why", why);
 		jsonw_close(w, '}');
 	}
 	jsonw_close(w, ']');

@@ -40,6 +40,8 @@ void import_only(struct import *im, const struct yaml_node *map, const char *whe
 	}
 }
 
+#define ENDPOINTS_MAX 1000u
+
 /* --- OpenShell ----------------------------------------------------------------------------------------------------- */
 
 /* Their stars cross slashes, also one alone: a path of ours where it says the same, an expression otherwise. */
@@ -245,31 +247,78 @@ static void access_preset(struct import *im, const struct yaml_node *access, con
 	buf_addz(im->out, " }\n");
 }
 
-static void endpoint(struct import *im, const struct yaml_node *e)
+/* Whether it becomes a destination. */
+static bool endpoint_known(struct import *im, const struct yaml_node *e)
 {
 	static const char *const known[] = { "host", "port", "path", "protocol", "tls", "enforcement", "access", "rules", "deny_rules", "allowed_ips", "allow_encoded_slash", "graphql_max_body_bytes", NULL };
-	const struct yaml_node *host = yaml_get(e, "host"), *port = yaml_get(e, "port"), *protocol = yaml_get(e, "protocol"), *rules = yaml_get(e, "rules"), *denies = yaml_get(e, "deny_rules"), *ips = yaml_get(e, "allowed_ips"),
-			       *path = yaml_get(e, "path");
-	struct str base = path != NULL && path->kind == YAML_TEXT ? path->text : STR_NONE;
+	const struct yaml_node *host = yaml_get(e, "host"), *port = yaml_get(e, "port");
 
 	import_only(im, e, "an endpoint", known);
 	if (host == NULL || host->kind != YAML_TEXT || port == NULL || port->kind != YAML_TEXT) {
 		BAD(im, e, "an endpoint has `host` and `port`");
-		return;
+		return false;
 	}
 	if (is(yaml_get(e, "tls"), "skip")) {
 		buf_addf(im->out, "  # %.*s: a tunnel that is not looked into (tls: skip): left out\n", DIAG_STR(host->text));
-		return;
+		return false;
 	}
+	return true;
+}
+
+static struct str endpoint_base(const struct yaml_node *e)
+{
+	const struct yaml_node *path = yaml_get(e, "path");
+
+	return path != NULL && path->kind == YAML_TEXT ? path->text : STR_NONE;
+}
+
+static void endpoint_allow(struct import *im, const struct yaml_node *e)
+{
+	const struct yaml_node *rules = yaml_get(e, "rules"), *protocol = yaml_get(e, "protocol");
+
+	for (unsigned i = 0; rules != NULL && rules->kind == YAML_LIST && i < rules->n; i++)
+		one_rule(im, yaml_get(rules->items[i], "allow"), false, protocol, endpoint_base(e));
+	if (rules == NULL)
+		access_preset(im, yaml_get(e, "access"), protocol, e, endpoint_base(e));
+}
+
+static bool same_endpoint(const struct yaml_node *a, const struct yaml_node *b)
+{
+	return str_ieq(yaml_get(a, "host")->text, yaml_get(b, "host")->text) && str_eq(yaml_get(a, "port")->text, yaml_get(b, "port")->text);
+}
+
+/* What a destination says once: another entry of the same host and port must say the same. */
+static void once(struct import *im, const struct yaml_node *a, const struct yaml_node *b, const char *key)
+{
+	const struct yaml_node *x = yaml_get(a, key), *y = yaml_get(b, key);
+	bool same = (x == NULL) == (y == NULL) && (x == NULL || x->n == y->n);
+
+	for (unsigned i = 0; same && x != NULL && x->kind == YAML_LIST && i < x->n; i++)
+		same = str_eq(x->items[i]->text, y->items[i]->text);
+	if (!same || (x != NULL && x->kind == YAML_TEXT && !str_eq(x->text, y->text)))
+		BAD(im, b, "`%s` differs from that of the same host and port before it: say it in one way", key);
+}
+
+/* Several entries of one host and port let pass what one of them does: one destination. Denies of one hold for all, which narrows. */
+static void endpoints(struct import *im, const struct yaml_node *const *all, unsigned n)
+{
+	const struct yaml_node *e = all[0], *host = yaml_get(e, "host"), *port = yaml_get(e, "port"), *ips = yaml_get(e, "allowed_ips");
+	bool denies = false;
+
 	buf_addz(im->out, "  - host: ");
 	import_quoted(im->out, host->text);
 	buf_addc(im->out, '\n');
 	if (!is(port, "443"))
 		buf_addf(im->out, "    ports: [%.*s]\n", DIAG_STR(port->text));
-	if (protocol == NULL)
-		buf_addz(im->out, "    # any bytes passed there; here it is HTTP over TLS\n");
-	if (is(yaml_get(e, "enforcement"), "audit"))
-		buf_addz(im->out, "    # it was only watched there (enforcement: audit); here the rules hold\n");
+	for (unsigned i = 0; i < n; i++) {
+		if (yaml_get(all[i], "protocol") == NULL)
+			buf_addz(im->out, "    # any bytes passed there; here it is HTTP over TLS\n");
+		if (is(yaml_get(all[i], "enforcement"), "audit"))
+			buf_addz(im->out, "    # it was only watched there (enforcement: audit); here the rules hold\n");
+		denies = denies || yaml_get(all[i], "deny_rules") != NULL;
+		once(im, e, all[i], "allowed_ips");
+		once(im, e, all[i], "allow_encoded_slash");
+	}
 	if (ips != NULL) {
 		buf_addz(im->out, "    addresses: ");
 		put_texts(im, ips);
@@ -278,14 +327,16 @@ static void endpoint(struct import *im, const struct yaml_node *e)
 	if (truth(yaml_get(e, "allow_encoded_slash")))
 		buf_addz(im->out, "    paths: { encoded_slash: keep }\n");
 	buf_addz(im->out, "    allow:\n");
-	for (unsigned i = 0; rules != NULL && rules->kind == YAML_LIST && i < rules->n; i++)
-		one_rule(im, yaml_get(rules->items[i], "allow"), false, protocol, base);
-	if (rules == NULL)
-		access_preset(im, yaml_get(e, "access"), protocol, e, base);
-	if (denies != NULL && denies->kind == YAML_LIST)
-		buf_addz(im->out, "    deny:\n");
-	for (unsigned i = 0; denies != NULL && denies->kind == YAML_LIST && i < denies->n; i++)
-		one_rule(im, denies->items[i], true, protocol, base);
+	for (unsigned i = 0; i < n; i++)
+		endpoint_allow(im, all[i]);
+	if (denies)
+		buf_addz(im->out, n > 1 ? "    # of one entry there, of all here\n    deny:\n" : "    deny:\n");
+	for (unsigned i = 0; i < n; i++) {
+		const struct yaml_node *d = yaml_get(all[i], "deny_rules");
+
+		for (unsigned k = 0; d != NULL && d->kind == YAML_LIST && k < d->n; k++)
+			one_rule(im, d->items[k], true, yaml_get(all[i], "protocol"), endpoint_base(all[i]));
+	}
 }
 
 static void paths(struct import *im, const char *key, const struct yaml_node *list, const struct yaml_node *more, const char *first)
@@ -318,7 +369,9 @@ static void paths(struct import *im, const char *key, const struct yaml_node *li
 static void openshell(struct import *im, const struct yaml_node *root)
 {
 	static const char *const top[] = { "version", "filesystem_policy", "landlock", "process", "network_policies", NULL }, *const entry[] = { "name", "endpoints", "binaries", NULL };
-	const struct yaml_node *nets = yaml_get(root, "network_policies"), *files = yaml_get(root, "filesystem_policy");
+	const struct yaml_node *nets = yaml_get(root, "network_policies"), *files = yaml_get(root, "filesystem_policy"), *all[ENDPOINTS_MAX], *same[ENDPOINTS_MAX];
+	struct str names[ENDPOINTS_MAX];
+	unsigned n = 0, same_n;
 
 	import_only(im, root, "a policy of OpenShell", top);
 	buf_addz(im->out, "destinations:\n");
@@ -330,10 +383,32 @@ static void openshell(struct import *im, const struct yaml_node *root)
 			BAD(im, programs, "which program asks is not looked at here: with --any-program every program of the sandbox may use these destinations");
 			im->programs_told = true;
 		}
-		buf_addf(im->out, "  # %.*s\n", DIAG_STR(nets->items[2 * i]->text));
-		for (unsigned k = 0; ends != NULL && ends->kind == YAML_LIST && k < ends->n; k++)
-			if (ends->items[k]->kind == YAML_MAP)
-				endpoint(im, ends->items[k]);
+		for (unsigned k = 0; ends != NULL && ends->kind == YAML_LIST && k < ends->n; k++) {
+			if (ends->items[k]->kind != YAML_MAP || !endpoint_known(im, ends->items[k]))
+				continue;
+			if (n == ENDPOINTS_MAX) {
+				BAD(im, ends->items[k], "more than %u endpoints", ENDPOINTS_MAX);
+				return;
+			}
+			names[n] = nets->items[2 * i]->text;
+			all[n++] = ends->items[k];
+		}
+	}
+	for (unsigned i = 0; i < n; i++) {
+		unsigned k = 0;
+
+		same_n = 0;
+		while (k < i && !same_endpoint(all[k], all[i]))
+			k++;
+		if (k < i)
+			continue; /* said with that one */
+		for (k = i; k < n; k++) {
+			if (!same_endpoint(all[k], all[i]))
+				continue;
+			buf_addf(im->out, "  # %.*s\n", DIAG_STR(names[k]));
+			same[same_n++] = all[k];
+		}
+		endpoints(im, same, same_n);
 	}
 	if (files != NULL && files->kind == YAML_MAP) {
 		buf_addz(im->out, "sandbox:\n  filesystem:\n");

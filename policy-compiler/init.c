@@ -61,52 +61,90 @@ static struct str trim(struct str s)
 	return s;
 }
 
-/* A line `key = "value"` for which `wanted` says yes. Comments begin with # or ;. */
-static void from_lines(struct urls *u, const char *path, bool (*wanted)(struct str key))
+/* Of go: NAME, NAME+KEY, or one of them and a URL. Unset it is a default that we do not know. */
+static void add_sumdb(struct urls *u, struct str s, const char *from)
+{
+	const char *blank = s.n ? memchr(s.p, ' ', s.n) : NULL, *plus = s.n ? memchr(s.p, '+', s.n) : NULL;
+	char url[300];
+
+	if (blank != NULL) {
+		add_url(u, trim(str_mk(blank, s.n - (size_t)(blank - s.p))), from);
+	} else if (s.n > 0 && s.n < 250 && !str_eq(s, STR("off"))) {
+		snprintf(url, sizeof(url), "https://%.*s", (int)(plus != NULL ? (size_t)(plus - s.p) : s.n), s.p);
+		add_url(u, str_of(url), from);
+	}
+}
+
+/* A list: of go, of pip's further indexes. */
+static void add_urls(struct urls *u, struct str value, const char *from)
+{
+	if (value.n > 1 && (value.p[0] == '"' || value.p[0] == '\'')) {
+		const char *end = memchr(value.p + 1, value.p[0], value.n - 1);
+
+		value = str_mk(value.p + 1, end ? (size_t)(end - value.p - 1) : 0);
+	}
+	if (str_starts(value, STR("sparse+")))
+		value = str_mk(value.p + 7, value.n - 7);
+	for (size_t i = 0; i < value.n; i++)
+		if (value.p[i] == ',' || value.p[i] == '|' || value.p[i] == ' ') {
+			add_url(u, str_mk(value.p, i), from);
+			value = str_mk(value.p + i + 1, value.n - i - 1);
+			i = (size_t)-1;
+		}
+	add_url(u, value, from);
+}
+
+/* A line `key = "value"` for which `wanted` says yes. Comments begin with # or ;. goes_on: a value may go on in lines that begin with a blank. */
+static void from_lines_of(struct urls *u, const char *path, bool (*wanted)(struct str key), bool goes_on)
 {
 	struct buf b = { 0 };
 	struct str text, rest;
+	bool within = false;
 
 	if (!slurp(path, &b))
 		goto out;
 	text = buf_str(&b);
 	for (rest = text; rest.n > 0;) {
 		const char *nl = memchr(rest.p, '\n', rest.n), *eq;
-		struct str line = str_mk(rest.p, nl ? (size_t)(nl - rest.p) : rest.n), value;
+		struct str line = str_mk(rest.p, nl ? (size_t)(nl - rest.p) : rest.n), key;
+		bool blank = line.n > 0 && (line.p[0] == ' ' || line.p[0] == '\t');
 
 		rest = nl ? str_mk(nl + 1, rest.n - line.n - 1) : STR_NONE;
 		line = trim(line);
-		eq = line.n ? memchr(line.p, '=', line.n) : NULL;
-		if (eq == NULL || line.p[0] == '#' || line.p[0] == ';' || !wanted(trim(str_mk(line.p, (size_t)(eq - line.p)))))
+		if (line.n == 0 || line.p[0] == '#' || line.p[0] == ';')
 			continue;
-		value = trim(str_mk(eq + 1, line.n - (size_t)(eq - line.p) - 1));
-		if (value.n > 1 && (value.p[0] == '"' || value.p[0] == '\'')) {
-			const char *end = memchr(value.p + 1, value.p[0], value.n - 1);
-
-			value = str_mk(value.p + 1, end ? (size_t)(end - value.p - 1) : 0);
+		if (goes_on && blank) {
+			if (within)
+				add_urls(u, line, path);
+			continue;
 		}
-		if (str_starts(value, STR("sparse+")))
-			value = str_mk(value.p + 7, value.n - 7);
-		for (size_t i = 0; i < value.n; i++) /* a list: of go, of pip's further indexes */
-			if (value.p[i] == ',' || value.p[i] == '|' || value.p[i] == ' ') {
-				add_url(u, str_mk(value.p, i), path);
-				value = str_mk(value.p + i + 1, value.n - i - 1);
-				i = (size_t)-1;
-			}
-		add_url(u, value, path);
+		eq = memchr(line.p, '=', line.n);
+		key = eq != NULL ? trim(str_mk(line.p, (size_t)(eq - line.p))) : STR_NONE;
+		within = eq != NULL && wanted(key);
+		if (!within)
+			continue;
+		line = trim(str_mk(eq + 1, line.n - (size_t)(eq - line.p) - 1));
+		if (str_eq(key, STR("GOSUMDB")))
+			add_sumdb(u, line, path);
+		else
+			add_urls(u, line, path);
 	}
 out:
 	buf_fini(&b);
 }
 
-static void from_home(struct urls *u, const char *name, bool (*wanted)(struct str key))
+static void from_lines(struct urls *u, const char *path, bool (*wanted)(struct str key)) { from_lines_of(u, path, wanted, false); }
+
+static void from_home_of(struct urls *u, const char *name, bool (*wanted)(struct str key), bool goes_on)
 {
 	const char *home = getenv("HOME");
 	char path[4096];
 
 	snprintf(path, sizeof(path), "%s/%s", home ? home : "", name);
-	from_lines(u, path, wanted);
+	from_lines_of(u, path, wanted, goes_on);
 }
+
+static void from_home(struct urls *u, const char *name, bool (*wanted)(struct str key)) { from_home_of(u, name, wanted, false); }
 
 static void from_variable(struct urls *u, const char *name)
 {
@@ -127,7 +165,7 @@ static void from_variable(struct urls *u, const char *name)
 static bool npm_key(struct str k) { return str_eq(k, STR("registry")) || (k.n > 10 && k.p[0] == '@' && str_ends(k, STR(":registry"))); }
 static bool pip_key(struct str k) { return str_eq(k, STR("index-url")) || str_eq(k, STR("extra-index-url")) || str_eq(k, STR("index_url")); }
 static bool cargo_key(struct str k) { return str_eq(k, STR("registry")) || str_eq(k, STR("index")); }
-static bool go_key(struct str k) { return str_eq(k, STR("GOPROXY")); }
+static bool go_key(struct str k) { return str_eq(k, STR("GOPROXY")) || str_eq(k, STR("GOSUMDB")); }
 
 static void npm(struct urls *u)
 {
@@ -143,9 +181,9 @@ static void pip(struct urls *u)
 {
 	from_variable(u, "PIP_INDEX_URL");
 	from_variable(u, "PIP_EXTRA_INDEX_URL");
-	from_home(u, ".config/pip/pip.conf", pip_key);
-	from_home(u, ".pip/pip.conf", pip_key);
-	from_lines(u, "/etc/pip.conf", pip_key);
+	from_home_of(u, ".config/pip/pip.conf", pip_key, true);
+	from_home_of(u, ".pip/pip.conf", pip_key, true);
+	from_lines_of(u, "/etc/pip.conf", pip_key, true);
 }
 
 static void cargo(struct urls *u)
@@ -157,8 +195,32 @@ static void cargo(struct urls *u)
 
 static void go(struct urls *u)
 {
+	const char *sumdb = getenv("GOSUMDB");
+
 	from_variable(u, "GOPROXY");
+	add_sumdb(u, str_of(sumdb != NULL ? sumdb : ""), "GOSUMDB");
 	from_home(u, ".config/go/env", go_key);
+}
+
+/* What stands in comments is not configured. */
+static void without_comments(struct buf *b)
+{
+	struct str s = buf_str(b);
+	struct buf out = { 0 };
+	ptrdiff_t at, end;
+
+	for (; (at = str_find(s, STR("<!--"))) >= 0; s = str_mk(s.p + end + 3, s.n - (size_t)end - 3)) {
+		buf_add(&out, s.p, (size_t)at);
+		s = str_mk(s.p + at, s.n - (size_t)at);
+		end = str_find(s, STR("-->"));
+		if (end < 0) {
+			s = STR_NONE;
+			break;
+		}
+	}
+	buf_adds(&out, s);
+	buf_fini(b);
+	*b = out;
 }
 
 /* <url>...</url> of Maven's settings. */
@@ -172,6 +234,7 @@ static void maven(struct urls *u)
 
 	snprintf(path, sizeof(path), "%s/.m2/settings.xml", home ? home : "");
 	if (slurp(path, &b)) {
+		without_comments(&b);
 		for (s = buf_str(&b); (at = str_find(s, STR("<url>"))) >= 0; s = str_mk(s.p + end, s.n - (size_t)end)) {
 			s = str_mk(s.p + at + 5, s.n - (size_t)at - 5);
 			end = str_find(s, STR("</url>"));

@@ -249,6 +249,12 @@ static void on_body(void *arg, const struct schema_row *row, const struct schema
 	((struct secret_ctx *)arg)->s.body_deny = str_eq(v->text, STR("deny"));
 }
 
+static void on_override(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct secret_ctx *)arg)->s.over = v->truth;
+}
+
 static const struct schema_row secret_rows[] = {
 	{ "env", SCHEMA_TEXT, false, on_env, NULL, 0, 0 },
 	{ "file", SCHEMA_TEXT, false, on_file, NULL, 0, 0 },
@@ -263,6 +269,7 @@ static const struct schema_row secret_rows[] = {
 	{ "oauth2", SCHEMA_MAP, false, on_oauth2, NULL, 0, 0 },
 	{ "github_app", SCHEMA_MAP, false, on_github_app, NULL, 0, 0 },
 	{ "gcp_service_account", SCHEMA_MAP, false, on_gcp, NULL, 0, 0 },
+	{ "override", SCHEMA_BOOL, false, on_override, NULL, 0, 0 },
 	{ "scope", SCHEMA_WORD, false, on_scope, "policy|sandbox", 0, 0 },
 	{ "body", SCHEMA_WORD, false, on_body, "record|deny", 0, 0 },
 	{ "capture", SCHEMA_LATER, false, NULL, "capturing", 0, 0 },
@@ -290,8 +297,9 @@ void load_secrets(struct load *l, const struct yaml_node *map)
 			continue;
 		}
 		before = load_find_secret(p, key->text);
-		if (before != NULL) {
-			ERROR_AT(l, key, "secret `%.*s` is defined already, at %s: once in the whole", DIAG_STR(key->text), load_there(l, before->at, place_of(l, key)));
+		if (before != NULL) { /* what builds on a file comes before it */
+			if (!load_overrides(l, before->at.file, before->over, l->file))
+				ERROR_AT(l, key, "secret `%.*s` is defined already, at %s: once in the whole, or with `override: true` in the file that builds on the other", DIAG_STR(key->text), load_there(l, before->at, place_of(l, key)));
 			continue;
 		}
 		if (v->kind == YAML_TEXT) {

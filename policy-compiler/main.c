@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../common/base/jsonw.h"
+#include "../common/base/must.h"
 #include "deps.h"
 #include "diff.h"
 #include "explain.h"
@@ -17,6 +19,7 @@
 #include "import.h"
 #include "init.h"
 #include "load.h"
+#include "messages.h"
 #include "revision.h"
 #include "log.h"
 #include "schema_json.h"
@@ -28,7 +31,7 @@ enum { EXIT_GOOD = 0, EXIT_FOUND = 1, EXIT_USAGE = 2 };
 
 static int usage(FILE *f)
 {
-	fprintf(f, "usage: sallyport policy check [--boundary FILE] FILE...\n"
+	fprintf(f, "usage: sallyport policy check [--json] [--boundary FILE] FILE...\n"
 		   "       sallyport policy compile [--boundary FILE] [--trusted] [--state DIR] [--sign KEY] FILE -o TABLE | --install DIR\n"
 		   "       sallyport policy rollback [--list | --to DIGEST] DIR NAME\n"
 		   "       sallyport policy pubkey KEY\n"
@@ -81,7 +84,7 @@ static unsigned open_queries(const struct policy *p)
 }
 
 /* Whether the policy lies within; it is told if not. name NULL: there is no boundary. */
-static bool lies_within(const struct policy *p, const char *file, const char *name)
+static bool lies_within(const struct policy *p, const char *file, const char *name, FILE *f)
 {
 	struct boundary b = { .fd = -1 };
 	struct err err = ERR_INIT;
@@ -89,8 +92,8 @@ static bool lies_within(const struct policy *p, const char *file, const char *na
 
 	if (name == NULL)
 		return true;
-	if (boundary_open(&b, name, stderr, &err) < 0 || (n = boundary_exceeded(&b, p, file, stderr, &err)) < 0) {
-		fail(EXIT_FOUND, &err);
+	if (boundary_open(&b, name, f, &err) < 0 || (n = boundary_exceeded(&b, p, file, f, &err)) < 0) {
+		fprintf(f, "sallyport: %s\n", err.text);
 		n = -1;
 	}
 	boundary_close(&b);
@@ -114,24 +117,74 @@ static unsigned without_when(const struct policy *p)
 	return n;
 }
 
+/* One file as an object on a line: for editors and CI. */
+static bool check_json(const char *file, const char *boundary)
+{
+	struct diag d = { .file = file };
+	struct policy p;
+	struct buf out = { 0 };
+	struct jsonw w = jsonw_on(&out);
+	char *said = NULL;
+	size_t said_n = 0;
+	FILE *words = open_memstream(&said, &said_n);
+	bool good;
+
+	MUST(words != NULL);
+	good = (revision_is(file) ? revision_load(&p, file, &d) : policy_load(&p, file, &d)) == 0;
+	good = good && lies_within(&p, file, boundary, words);
+	fclose(words);
+	jsonw_open(&w, '{');
+	jsonw_kz(&w, "file", file);
+	jsonw_key(&w, "ok");
+	jsonw_bool(&w, good);
+	if (good) {
+		jsonw_ku64(&w, "destinations", p.dest_n);
+		jsonw_ku64(&w, "rules", p.rule_n);
+		jsonw_ku64(&w, "secrets", p.secret_n);
+		jsonw_ku64(&w, "open_queries", open_queries(&p));
+		jsonw_ku64(&w, "without_when", without_when(&p));
+	}
+	jsonw_kopen(&w, "messages", '[');
+	messages_json(buf_str(&d.out), &w);
+	messages_json(str_mk(said, said_n), &w);
+	jsonw_close(&w, ']');
+	jsonw_close(&w, '}');
+	buf_addc(&out, '\n');
+	fwrite(buf_data(&out), 1, buf_len(&out), stdout);
+	free(said);
+	buf_fini(&out);
+	policy_free(&p);
+	diag_fini(&d);
+	return good;
+}
+
 static int cmd_check(int argc, char **argv)
 {
-	static const struct option options[] = { { "boundary", 1, NULL, 'b' }, { 0 } };
+	static const struct option options[] = { { "boundary", 1, NULL, 'b' }, { "json", 0, NULL, 'j' }, { 0 } };
 	const char *boundary = NULL;
 	int o, ret = EXIT_GOOD;
+	bool json = false;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (o != 'b')
+		if (o == 'b')
+			boundary = optarg;
+		else if (o == 'j')
+			json = true;
+		else
 			return usage(stderr);
-		boundary = optarg;
 	}
 	if (optind == argc)
 		return usage(stderr);
+	for (int i = optind; json && i < argc; i++)
+		if (!check_json(argv[i], boundary))
+			ret = EXIT_FOUND;
+	if (json)
+		return ret;
 	for (int i = optind; i < argc; i++) {
 		struct policy p;
 		unsigned warnings;
 
-		if (load(&p, argv[i], &warnings) < 0 || !lies_within(&p, argv[i], boundary)) {
+		if (load(&p, argv[i], &warnings) < 0 || !lies_within(&p, argv[i], boundary, stderr)) {
 			ret = EXIT_FOUND;
 		} else {
 			unsigned open = open_queries(&p), all = without_when(&p);
@@ -274,7 +327,7 @@ static int cmd_compile(int argc, char **argv)
 	if ((out == NULL) == (dir == NULL) || (out != NULL && out[0] == 0) || optind + 1 != argc)
 		return usage(stderr);
 	/* the same octets are digested, checked and compiled: nobody can change the file in between */
-	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && lies_within(&p, argv[optind], boundary) && tests_pass(&p, argv[optind]))
+	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && lies_within(&p, argv[optind], boundary, stderr) && tests_pass(&p, argv[optind]))
 		ret = write_out(&p, key, out, dir, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
 	policy_free(&p);
 	if (deps > 2 && deps_write(deps, &err) < 0)

@@ -28,6 +28,7 @@ struct pol_secret {
 	uint32_t index;
 	bool scope_sandbox, body_deny; /* of its placeholder */
 	bool used, follow;
+	bool over; /* override: true */
 	enum secret_token token;
 	uint32_t refresh_s;
 	struct pol_param *params; /* in the order of their tags */

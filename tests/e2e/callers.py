@@ -55,9 +55,9 @@ class Gateway:
 class Caller:
     """A connection of a user's: uid, then gids, the first of which is the primary one."""
 
-    def __init__(self, g, uid=0, gids=(0,)):
+    def __init__(self, g, uid=0, gids=(0,), more=()):
         as_whom = ["setpriv", "--reuid", str(uid), "--regid", str(gids[0])] + (["--groups", ",".join(map(str, gids[1:]))] if gids[1:] else ["--clear-groups"])
-        self.p = subprocess.Popen(as_whom + ["python3", T + "/callers_ask.py", g.sock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.p = subprocess.Popen(as_whom + list(more) + ["python3", T + "/callers_ask.py", g.sock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         atexit.register(lambda: self.p.poll() is None and self.p.kill())
 
     def ask(self, op, more=None, **files):
@@ -114,6 +114,9 @@ c = Caller(g, 65534, (65534,))
 refused(c.ask("hello"), "not_allowed", "this gateway does not serve user 65534", "a user whom no folder lets is refused, and told why")
 say(wait_for(10, lambda: any("user 65534 was refused: this gateway does not serve" in x for x in g.messages())), "and the record has it", g.messages())
 say("user 65534 was refused" in g.words(), "and the log", g.words())
+c.close()
+c = Caller(g, 65534, (65534,), ["unshare", "-Ur"])
+refused(c.ask("hello"), "not_allowed", "does not serve user 65534", "nor one who is root in a user namespace of his own")
 c.close()
 d = Caller(g, *DAEMON)
 say(d.ask("hello").get("v") == 1, "a user of a folder's is served")

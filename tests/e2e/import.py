@@ -17,8 +17,12 @@ import tempfile
 import yaml
 
 SP, FILES = sys.argv[1], sys.argv[2]
-METHODS = ("GET", "POST", "DELETE")
+METHODS = ("GET", "POST", "DELETE", "PUT")
 PATHS = ("/", "/login", "/v1", "/v1/models", "/v1/chat/completions", "/v2/x", "/v1/files/f1/content", "/v1/files/a/b/content", "/public", "/public/a/b")
+
+
+SHELL_PATHS = ("/", "/a/b", "/acme/app.git/info/refs", "/acme/app.git/git-upload-pack", "/acme/app.git/git-receive-pack", "/releases/v1/x.tar", "/repos/a/b/protection", "/repos/protection", "/repos/a/assets", "/repos/a/locks",
+               "/admin/x", "/mine/y/z", "/packages/ab/c.whl", "/config.json", "/se/rd/serde", "/se/rd/0de")
 
 
 def squid(text, names):
@@ -109,6 +113,42 @@ def iron(config, names):
     return decide
 
 
+def openshell(policy, names):
+    """Each entry of network_policies by itself, for its programs; a request passes when one of them lets it. Here: any program.
+    A deny of an entry was of that entry alone; the import says that it makes it one of the host."""
+    ends = [e for p in policy["network_policies"].values() for e in p["endpoints"] if e["port"] == 443 and e.get("tls") != "skip"]
+    names.update(e["host"].lower() for e in ends)
+    presets = {"read-only": ("GET", "HEAD", "OPTIONS"), "read-write": ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH")}
+
+    def fits(rule, method, path):
+        return rule["method"] in ("*", method) and re.fullmatch(re.sub(r"\\\*+", ".*", re.escape(rule["path"])).replace(r"\[a\-z\]", "[a-z]"), path) is not None
+
+    def decide(host, method, path):
+        mine = [e for e in ends if e["host"].lower() == host]
+        if any(fits(d, method, path) for e in mine for d in e.get("deny_rules", [])):
+            return False
+        for e in mine:
+            if "rules" in e:
+                if any(fits(r["allow"], method, path) for r in e["rules"]):
+                    return True
+            elif e.get("access", "full") == "full" or method in presets[e["access"]]:
+                return True
+        return False
+    return decide
+
+
+def sandbox_runtime(settings, names):
+    net = settings["network"]
+    names.update(d.lower().replace("*.", "") for d in net["allowedDomains"] + net["deniedDomains"])
+
+    def listed(host, patterns):
+        return any(host.endswith(d.lower()[1:]) and host != d.lower()[2:] if d.startswith("*.") else host == d.lower() for d in patterns)
+
+    def decide(host, method, path):
+        return not listed(host, net["deniedDomains"]) and listed(host, net["allowedDomains"])
+    return decide
+
+
 def tried(kind, path, args, decide, names):
     r = subprocess.run([SP, "policy", "import", *args, kind, path], capture_output=True, text=True)
     title = " ".join([kind, os.path.basename(path), *args])
@@ -119,7 +159,7 @@ def tried(kind, path, args, decide, names):
     policy, n, open_ = r.stdout + "tests:\n", [0, 0], 0
     for host in hosts:
         for method in METHODS:
-            for p in PATHS if kind == "iron-proxy" else ("/", "/a/b"):
+            for p in PATHS if kind == "iron-proxy" else SHELL_PATHS if kind == "openshell" else ("/", "/a/b"):
                 verdict = decide(host, method, p)
                 if verdict is None:  # it depends there; here it is not let through
                     open_ += 1
@@ -137,6 +177,14 @@ def tried(kind, path, args, decide, names):
         print("    " + r.stderr + "\n    ".join(l for l in r.stdout.splitlines() if l.startswith("not ok"))[:2000])
 
 
+for path in sorted(glob.glob(FILES + "/openshell/*")):
+    found = set()
+    d = openshell(yaml.safe_load(open(path)), found)
+    tried("openshell", path, ["--any-program"], d, found)
+for path in sorted(glob.glob(FILES + "/sandbox-runtime/*")):
+    found = set()
+    d = sandbox_runtime(json.load(open(path)), found)
+    tried("sandbox-runtime", path, [], d, found)
 for path in sorted(glob.glob(FILES + "/squid/*")):
     found = set()
     d = squid(open(path).read(), found)

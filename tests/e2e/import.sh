@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Imports from squid, smokescreen and iron-proxy: the same decisions, request by request; what cannot be said is told.
+# Imports from OpenShell, sandbox-runtime, squid, smokescreen and iron-proxy: the same decisions, request by request; what cannot be said is told.
 NAME=import
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
@@ -10,7 +10,7 @@ if /usr/bin/python3 -c 'import yaml' 2>/dev/null; then
 	/usr/bin/python3 "$here/import.py" "$SP" "$here/../cases/import" >"$T/compared" 2>"$T/err" || not_ok "the comparison runs" "$(cat "$T/err")"
 	sed "s/\$/ ($MARK)/" "$T/compared"
 	! grep -q '^not ok' "$T/compared" || FAILED=1
-	[ "$(grep -c '^ok' "$T/compared")" -ge 11 ] && ok "three files of each, and more" || not_ok "three files of each, and more" "$(cat "$T/compared" "$T/err")"
+	[ "$(grep -c '^ok' "$T/compared")" -ge 17 ] && ok "three files of each, and more" || not_ok "three files of each, and more" "$(cat "$T/compared" "$T/err")"
 else
 	skip "no yaml for python here"
 fi

@@ -164,6 +164,33 @@ exits "what is laid out stays" 0 $P fmt --check messy.yaml
 printf 'version: 1\n\tx: 1\n' >bad.yaml
 exits "what is not YAML is left alone" 1 $P fmt -w bad.yaml
 check "the ready policies are laid out" $P fmt --check "$TOP"/configs/policies/*.yaml
+# check --json
+printf 'version: 1\nsecrets: { s: { env: S, hosts: [good.test] } }\ndestinations:\n  - host: good.test\n    allow: [ GET /a ]\n' >good.yaml
+printf 'version: 1\ndestinations:\n  - host: bad.test\n    alow: [ GET /a ]\n    allow: [ "GET /a: error: b" , "GET b"]\n' >bad2.yaml
+printf 'version: 1\ndestinations:\n  - host: other.test\n    allow: [ GET /a ]\n' >top.yaml
+exits "check --json" 1 $P check --json good.yaml bad2.yaml
+check "is a line for each, with all that was said and where" python3 - "$T/out" "$T/err" <<'Y'
+import json, sys
+good, bad = (json.loads(l) for l in open(sys.argv[1]))
+assert good["ok"] is True and (good["destinations"], good["rules"], good["secrets"]) == (1, 1, 1), good
+assert good["messages"] == [{"severity": "warning", "file": "good.yaml", "line": 2, "column": 12, "text": "secret `s` is not injected anywhere"}], good
+assert bad["ok"] is False and [(m["severity"], m["file"], m["line"], m["column"]) for m in bad["messages"]] == [("error", "bad2.yaml", 4, 5), ("error", "bad2.yaml", 5, 14), ("error", "bad2.yaml", 5, 35)], bad
+assert bad["messages"][0]["text"].startswith("unknown key `alow`") and "`/a: error: b`" in bad["messages"][1]["text"] and open(sys.argv[2]).read() == ""
+Y
+exits "check --json with a boundary" 1 $P check --json --boundary top.yaml good.yaml
+check "says what goes beyond it" python3 -c "import json; m = json.loads(open('$T/out').read())['messages']; assert any(x['severity'] == 'error' and 'which the boundary has no destination for' in x['text'] for x in m), m"
+# explain --json says as much as the text
+printf 'version: 1\ndestinations:\n  - host: near.test\n    allow: [ GET /a ]\n' >near.yaml
+exits "explain --json" 1 $P explain --json near.yaml DELETE https://near.test/a
+has "names the method that a near rule lacks" "$T/out" '"why":"its methods do not include DELETE"'
+# a secret of a file that one builds on, from elsewhere
+printf 'version: 1\nname: own\nextends: [std/github-read]\nsecrets: { github: { vault: secret/data/agents/github, field: token, hosts: [api.github.com, github.com]%s } }\n' '' >own.yaml
+exits "a secret of std/ defined anew" 1 $P check own.yaml
+has "needs to be said" "$T/err" "once in the whole, or with \`override: true\` in the file that builds on the other"
+sed -i 's/github.com\] }/github.com], override: true }/' own.yaml
+exits "with override: true" 0 $P test own.yaml
+exits "it is what is injected" 0 $P diff --json own.yaml "$TOP/configs/policies/github-read.yaml"
+has "from the other source" "$T/out" "secret github"
 # import
 cat >os.yaml <<'Y'
 version: 1
@@ -225,9 +252,25 @@ exits "is a policy" 0 $P check npm.yaml
 exits "packages can be read" 0 $P explain npm.yaml GET 'https://npm.example.test:8443/mirror/@s%2fname'
 exits "not published" 1 $P explain --content npm.yaml PUT 'https://npm.example.test:8443/mirror/name'
 exits "what is there is not overwritten" 1 "$SP" init -o npm.yaml npm
-exits "a client without a registry is told so" 1 env -u GOPROXY "$SP" init -o go.yaml go
+exits "a client without a registry is told so" 1 env -u GOPROXY -u GOSUMDB "$SP" init -o go.yaml go
 has "how to say it" "$T/err" "sallyport init go https://..."
 exits "a registry that is said" 0 "$SP" init -o go.yaml go https://go.example.test/p
+# as each of the others is configured in the field
+hosts() { env -u GOPROXY -u GOSUMDB -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL "$SP" init -o - "$@" 2>"$T/err" | sed -n 's/^  - host: "\(.*\)"/\1/p' | tr '\n' ' '; }
+is() { [ "$2" = "$3" ] && ok "init $1" || not_ok "init $1" "$2, not $3" "$(cat "$T/err")"; }
+mkdir -p "$HOME/.config/pip" "$HOME/.config/go" "$HOME/.cargo" "$HOME/.m2"
+printf '[global]\nindex-url = https://pypi.example.test/simple\nextra-index-url =\n    https://two.example.test/simple\n    # https://no.example.test/simple\n\thttps://three.example.test/simple\n[install]\nfind-links =\n    https://links.example.test/\n' >"$HOME/.config/pip/pip.conf"
+is "pip: a list in lines of its own" "$(hosts pip)" "pypi.example.test two.example.test three.example.test "
+printf 'GOPROXY=https://go.example.test,direct\nGOSUMDB=sum.example.test+0123abcd\n' >"$HOME/.config/go/env"
+is "go: the proxy and the checksum database" "$(hosts go)" "go.example.test sum.example.test "
+printf 'GOPROXY=https://go.example.test\nGOSUMDB="sum.example.test https://mirror.example.test/sum"\n' | tr -d '"' >"$HOME/.config/go/env"
+is "go: a database at another URL" "$(hosts go)" "go.example.test mirror.example.test "
+printf 'GOPROXY=https://go.example.test\nGOSUMDB=off\n' >"$HOME/.config/go/env"
+is "go: none" "$(hosts go)" "go.example.test "
+printf '[source.crates-io]\nreplace-with = "corp"\n[source.corp]\n  registry = "sparse+https://crates.example.test/index/" # ours\n' >"$HOME/.cargo/config.toml"
+is "cargo" "$(hosts cargo)" "crates.example.test "
+printf '<settings><!-- <url>https://old.example.test/</url> -->\n<mirrors><mirror><url>https://mvn.example.test/repo</url></mirror></mirrors><!-- <url>https://end.example.test/</url>' >"$HOME/.m2/settings.xml"
+is "maven: not what stands in a comment" "$(hosts maven)" "mvn.example.test "
 exits "a ready policy" 0 "$SP" init github-read
 exits "its tests" 0 $P test sallyport.yaml
 exits "no way out of the folder of policies" 1 "$SP" init -o x.yaml ../github-read
