@@ -62,6 +62,7 @@ struct chan {
 struct resolver {
 	struct loop *loop;
 	struct chan chans[CHANS];
+	bool no_ipv6;
 	bool renewing; /* what is cancelled now is asked again */
 	struct sock *socks;
 	struct timer timeout, sweep;
@@ -228,6 +229,8 @@ static void on_partial(struct timer *t)
 	}
 }
 
+int resolver_keep_s(int ttl) { return ttl < DNS_TTL_MIN_S ? DNS_TTL_MIN_S : ttl > DNS_TTL_MAX_S ? DNS_TTL_MAX_S : ttl; }
+
 static void set_expiry(struct name *e)
 {
 	const struct half *h = e->half;
@@ -236,8 +239,7 @@ static void set_expiry(struct name *e)
 	for (int f = 0; f < 2; f++)
 		if (h[f].n > 0 && h[f].ttl < ttl)
 			ttl = h[f].ttl;
-	if (ttl < DNS_TTL_MIN_S || h[0].n + h[1].n == 0)
-		ttl = DNS_TTL_MIN_S;
+	ttl = h[0].n + h[1].n == 0 ? DNS_TTL_MIN_S : resolver_keep_s(ttl);
 	for (int f = 0; f < 2; f++)
 		if (h[f].status != ARES_SUCCESS && h[f].status != ARES_ENODATA && h[f].status != ARES_ENOTFOUND)
 			ttl = DNS_FAILED_S; /* half an answer is not kept for long either */
@@ -318,8 +320,9 @@ static void ask_half(struct name *e, unsigned f)
 
 static void ask(struct name *e)
 {
-	e->half[0] = e->half[1] = (struct half){ .pending = true };
-	for (unsigned f = 0; f < 2; f++)
+	e->half[0] = (struct half){ .pending = !e->r->no_ipv6 };
+	e->half[1] = (struct half){ .pending = true };
+	for (unsigned f = e->r->no_ipv6; f < 2; f++)
 		ask_half(e, f);
 	arm(e->r);
 }
@@ -404,6 +407,8 @@ struct lookup *resolver_lookup(struct resolver *r, uint32_t sandbox, struct str 
 }
 
 /* --- start --------------------------------------------------------------------------------------------------------- */
+
+void resolver_no_ipv6(struct resolver *r) { r->no_ipv6 = true; }
 
 static int server_list(struct str servers, struct buf *csv, struct err *err)
 {
