@@ -183,6 +183,9 @@ void exchange_upstream_failed(struct exchange *x, enum refusal_code code, const 
 	case REFUSAL_UPSTREAM_TLS:
 		snprintf(text, sizeof(text), "the upstream's TLS was not acceptable: %s", cause);
 		break;
+	case REFUSAL_CREDENTIAL_UNAVAILABLE:
+		snprintf(text, sizeof(text), "%s", SECRET_WAIT_REASON);
+		break;
 	default:
 		snprintf(text, sizeof(text), "the upstream could not be reached: %s", cause);
 		break;

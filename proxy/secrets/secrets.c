@@ -89,7 +89,7 @@ static struct bindings *bindings_of(const struct sandbox *b, uint32_t generation
 
 struct bindings *secrets_bindings(struct served *s, uint32_t generation)
 {
-	struct values_host h = { .loop = the_role.loop, .http = the_role.http, .sup = &the_role.sup, .execs = &the_role.execs, .withdraw = withdraw, .revoked = revoked, .multiline = multiline };
+	struct values_host h = { .loop = the_role.loop, .http = the_role.http, .rotations = the_role.rotations, .sup = &the_role.sup, .execs = &the_role.execs, .withdraw = withdraw, .revoked = revoked, .multiline = multiline };
 	struct sandbox *b = sandbox_of(s);
 	struct bindings *l = bindings_of(b, generation);
 
@@ -841,6 +841,7 @@ int secrets_main(int link_fd)
 	shape_warm();
 	r->loop = loop_new();
 	r->http = http_new(r->loop);
+	r->rotations = rotations_new();
 	r->files = sources_new(r->loop, &r->sup, 0, 0);
 	r->events = events_new(r->loop);
 	r->served = (struct served_set){ .loop = r->loop, .self = ROLE_SECRETS, .ops = &ops };

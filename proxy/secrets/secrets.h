@@ -11,6 +11,7 @@
  *   shape.c       what stands for a value inside
  *   vault*.c      Vault: vault.h
  *   token.c       access tokens that are obtained with a secret
+ *   rotation.c    what took the place of a refresh token
  *   http.c        HTTPS by libcurl, on sockets that the dialer connected
  *   orphans.c     what is to be given back after a crash
  *   told.c        what the operator asks: check, revoke, forget
@@ -52,6 +53,7 @@ struct secrets_role {
 	struct served_set served;
 	struct events *events;
 	struct http *http;
+	struct rotations *rotations;
 	struct sources *files; /* the gateway's own: what it logs in to Vault with */
 	struct orphans *orphans;
 	struct vault *vault;

@@ -134,6 +134,8 @@ static void put_der(struct buf *der, X509 *x)
 	OPENSSL_free(p);
 }
 
+static bool of_known_kind(const EVP_PKEY *k) { return EVP_PKEY_is_a(k, "EC") || EVP_PKEY_is_a(k, "RSA") || EVP_PKEY_is_a(k, "ED25519"); }
+
 bool sign_certificates(struct str pem, struct buf *der, const char **cause)
 {
 	EVP_PKEY *k = private_key(pem);
@@ -154,8 +156,8 @@ bool sign_certificates(struct str pem, struct buf *der, const char **cause)
 		*cause = "there is no certificate in it, in PEM: it holds key and certificate";
 	else if (own < 0)
 		*cause = "none of its certificates is for its key";
-	else if (!EVP_PKEY_is_a(k, "EC") && !EVP_PKEY_is_a(k, "RSA"))
-		*cause = "its key is neither EC nor RSA";
+	else if (!of_known_kind(k))
+		*cause = "its key is neither EC, RSA nor Ed25519";
 	for (int i = -1; own >= 0 && i < sk_X509_num(all); i++)
 		if (i != own)
 			put_der(der, sk_X509_value(all, i < 0 ? own : i));
@@ -163,7 +165,7 @@ bool sign_certificates(struct str pem, struct buf *der, const char **cause)
 		*cause = "its certificates are larger than 16 KiB";
 		own = -1;
 	}
-	own = k != NULL && (EVP_PKEY_is_a(k, "EC") || EVP_PKEY_is_a(k, "RSA")) ? own : -1;
+	own = k != NULL && of_known_kind(k) ? own : -1;
 	sk_X509_pop_free(all, X509_free);
 	BIO_free(b);
 	EVP_PKEY_free(k);
@@ -211,7 +213,7 @@ static bool signed_by(EVP_PKEY *k, uint16_t scheme, struct str message, uint8_t 
 		uint16_t scheme;
 		const char *type, *digest;
 		bool pss;
-	} schemes[] = { { 0x0403, "EC", "SHA256", false }, { 0x0503, "EC", "SHA384", false }, { 0x0603, "EC", "SHA512", false }, { 0x0804, "RSA", "SHA256", true }, { 0x0805, "RSA", "SHA384", true }, { 0x0806, "RSA", "SHA512", true }, { 0x0401, "RSA", "SHA256", false }, { 0x0501, "RSA", "SHA384", false }, { 0x0601, "RSA", "SHA512", false } };
+	} schemes[] = { { 0x0403, "EC", "SHA256", false }, { 0x0503, "EC", "SHA384", false }, { 0x0603, "EC", "SHA512", false }, { 0x0804, "RSA", "SHA256", true }, { 0x0805, "RSA", "SHA384", true }, { 0x0806, "RSA", "SHA512", true }, { 0x0401, "RSA", "SHA256", false }, { 0x0501, "RSA", "SHA384", false }, { 0x0601, "RSA", "SHA512", false }, { 0x0807, "ED25519", NULL, false } };
 	EVP_MD_CTX *c = EVP_MD_CTX_new();
 	EVP_PKEY_CTX *pc;
 	bool ok = false;

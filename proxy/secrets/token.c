@@ -104,12 +104,14 @@ static EVP_PKEY *read_key(struct str pem)
 
 static struct str param(const struct secret_decl *d, enum secret_param tag) { return secret_param(&d->params, tag, 0); }
 
+bool token_rotates(const struct secret_decl *d) { return d->token == SECRET_TOKEN_OAUTH2 && param(d, SECRET_PARAM_GRANT).n > 0; }
+
 /* --- requests ------------------------------------------------------------------------------------------------------ */
 
 static bool oauth2(const struct secret_decl *d, const struct secret *with, struct token_request *o, char cause[TOKEN_CAUSE_MAX])
 {
 	struct str value = secret_bytes(with), id = param(d, SECRET_PARAM_CLIENT_ID), client_secret = value;
-	bool refresh = param(d, SECRET_PARAM_GRANT).n > 0, ok = true;
+	bool refresh = token_rotates(d), ok = true;
 	json_t *j = NULL;
 
 	o->content_type = "application/x-www-form-urlencoded";
@@ -316,7 +318,7 @@ struct secret *token_answer(const struct secret_decl *d, int status, struct str 
 			*for_s = s > FOR_MAX_S ? FOR_MAX_S : (uint32_t)s;
 		else if (identity)
 			*for_s = 3600;
-		if (d->token == SECRET_TOKEN_OAUTH2 && param(d, SECRET_PARAM_GRANT).n > 0)
+		if (token_rotates(d))
 			*next = take(json_object_get(j, "refresh_token"));
 	}
 	if (v == NULL)

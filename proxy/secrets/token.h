@@ -25,6 +25,9 @@ typedef void token_fn(void *arg, const struct token_value *v);
 struct token_call *token_obtain(struct http *h, uint32_t sandbox, uint32_t generation, const struct secret_decl *d, const struct secret *with, token_fn *fn, void *arg);
 void token_cancel(struct token_call *c); /* NULL is fine */
 
+/* With what takes the place of the secret at each use, or may. */
+bool token_rotates(const struct secret_decl *d);
+
 /* Free of I/O: what is sent, and what an answer says. now_s: since 1970. */
 struct token_request {
 	struct buf path; /* behind the end-point's own, or empty */

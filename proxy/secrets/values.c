@@ -40,7 +40,8 @@ struct value {
 	char cause[VALUE_CAUSE_MAX];
 	struct vault_read *read;
 	struct token_call *token;
-	struct secret *with, *rotated; /* the refresh token that was used first; the one that took its place */
+	struct secret *with; /* what the source holds, where a token is obtained with it */
+	struct rotation_use rotation; /* of a refresh token */
 	uint32_t exec;
 	struct timer late;
 	/* a lease */
@@ -251,13 +252,10 @@ static void on_token(void *arg, const struct token_value *t)
 	uint64_t now = vault_now_ms(), for_ms = (uint64_t)t->for_s * 1000;
 
 	v->token = NULL;
+	rotation_end(&v->rotation, t->next);
 	if (t->value == NULL) {
 		failed(v, t->cause, t->denied);
 		return;
-	}
-	if (t->next != NULL) {
-		secret_free(v->rotated);
-		v->rotated = secret_new(secret_bytes(t->next).p, secret_bytes(t->next).n);
 	}
 	/* shortly before it expires: a request takes its time */
 	v->fresh_ms = now + for_ms - (for_ms / 4 > 60000 ? 60000 : for_ms / 4);
@@ -266,6 +264,21 @@ static void on_token(void *arg, const struct token_value *t)
 }
 
 static bool same(const struct secret *a, const struct secret *b) { return a != NULL && str_eq(secret_bytes(a), secret_bytes(b)); }
+
+static void obtain(struct value *v, const struct secret *with)
+{
+	struct token_call *c = token_obtain(v->of->host.http, v->of->sandbox, v->of->generation, &v->d, with, on_token, v);
+
+	if (c != NULL) /* else it has been answered, and perhaps asked for again */
+		v->token = c;
+}
+
+static void on_turn(struct rotation_use *u)
+{
+	struct value *v = (struct value *)((char *)u - offsetof(struct value, rotation));
+
+	obtain(v, rotation_now(u) != NULL ? rotation_now(u) : v->with);
+}
 
 /* What the source holds is there. */
 static void on_raw(struct value *v, const struct secret *raw)
@@ -276,13 +289,14 @@ static void on_raw(struct value *v, const struct secret *raw)
 		done(v, raw);
 		return;
 	}
-	if (!same(v->with, raw)) { /* the source has another one: what followed the old is of no use */
+	if (!same(v->with, raw)) {
 		secret_free(v->with);
-		secret_free(v->rotated);
-		v->rotated = NULL;
 		v->with = secret_new(secret_bytes(raw).p, secret_bytes(raw).n);
 	}
-	v->token = token_obtain(v->of->host.http, v->of->sandbox, v->of->generation, &v->d, v->rotated != NULL ? v->rotated : v->with, on_token, v);
+	if (token_rotates(&v->d))
+		rotation_begin(v->of->host.rotations, &v->rotation, &v->d, v->with, on_turn);
+	else
+		obtain(v, v->with);
 }
 
 static void on_file(void *arg, const struct secret *value, const char *cause)
@@ -496,6 +510,7 @@ static void stop(struct value *v)
 	sources_cancel(v->of->sources, v);
 	vault_read_cancel(v->read);
 	token_cancel(v->token);
+	rotation_end(&v->rotation, NULL);
 	v->read = NULL;
 	v->token = NULL;
 	v->exec = 0;
@@ -518,8 +533,7 @@ unsigned values_drop(struct values *vs, const struct table *t, struct str name, 
 		drop_value(v);
 		let_go(v, true);
 		secret_free(v->with);
-		secret_free(v->rotated);
-		v->with = v->rotated = NULL;
+		v->with = NULL;
 		vs->host.withdraw(vs->host.arg, i);
 		wake(v, NULL, why);
 	}
@@ -579,7 +593,6 @@ void values_free(struct values *vs, bool ended)
 		}
 		secret_free(v->value);
 		secret_free(v->with);
-		secret_free(v->rotated);
 		free(v);
 	}
 	while (vs->old != NULL)

@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "http.h"
+#include "rotation.h"
 #include "source.h"
 #include "token.h"
 #include "vault.h"
@@ -22,6 +23,7 @@ struct values;
 struct values_host {
 	struct loop *loop;
 	struct http *http;
+	struct rotations *rotations;
 	struct ipc *const *sup;
 	uint32_t *execs;				    /* numbers of EXECUTE */
 	void (*withdraw)(void *arg, uint32_t secret_index); /* what was released of it is not to be used any more */

@@ -198,7 +198,7 @@ void creds_released(struct creds *c, const struct ipc_msg *m)
 		e->value = e->identity != NULL ? secret_new(text.p, text.n) : NULL;
 		e->until_ms = loop_now_ms(c->w->loop) + r->valid_ms;
 		if (e->value == NULL)
-			failed(c, e, STR("its certificate cannot be used: the key is neither EC nor RSA, or it is damaged"));
+			failed(c, e, STR("its certificate cannot be used: the key is neither EC, RSA nor Ed25519, or it is damaged"));
 	} else if (r->status == RELEASE_OK && text.n > 0) {
 		e->value = secret_new(text.p, text.n);
 		if (e->value == NULL || !secret_sendable(e->value)) {

@@ -25,7 +25,7 @@ struct key {
 };
 struct signing {
 	struct key *key;
-	char digest[32];
+	char digest[32]; /* empty: it hashes as it signs (Ed25519) */
 	bool pss;
 };
 static remote_sign_fn *signer;
@@ -96,6 +96,12 @@ static int import_rsa(void *p, int selection, const OSSL_PARAM params[])
 	return import_as(p, "RSA", params);
 }
 
+static int import_ed25519(void *p, int selection, const OSSL_PARAM params[])
+{
+	(void)selection;
+	return import_as(p, "ED25519", params);
+}
+
 static const OSSL_PARAM *import_types(int selection)
 {
 	static const OSSL_PARAM types[] = { OSSL_PARAM_octet_string(PARAM_PUBLIC, NULL, 0), OSSL_PARAM_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, NULL, 0), OSSL_PARAM_octet_string(OSSL_PKEY_PARAM_PUB_KEY, NULL, 0),
@@ -110,7 +116,8 @@ static int key_params(void *p, OSSL_PARAM params[]) { return EVP_PKEY_get_params
 static const OSSL_PARAM *key_gettable(void *provctx)
 {
 	static const OSSL_PARAM types[] = { OSSL_PARAM_int(OSSL_PKEY_PARAM_BITS, NULL), OSSL_PARAM_int(OSSL_PKEY_PARAM_SECURITY_BITS, NULL), OSSL_PARAM_int(OSSL_PKEY_PARAM_MAX_SIZE, NULL),
-					    OSSL_PARAM_utf8_string(OSSL_PKEY_PARAM_DEFAULT_DIGEST, NULL, 0), OSSL_PARAM_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, NULL, 0), OSSL_PARAM_END };
+					    OSSL_PARAM_utf8_string(OSSL_PKEY_PARAM_DEFAULT_DIGEST, NULL, 0), OSSL_PARAM_utf8_string(OSSL_PKEY_PARAM_MANDATORY_DIGEST, NULL, 0),
+					    OSSL_PARAM_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, NULL, 0), OSSL_PARAM_END };
 
 	(void)provctx;
 	return types;
@@ -121,6 +128,11 @@ static const char *name_of_rsa(int operation)
 {
 	(void)operation;
 	return "RSA";
+}
+static const char *name_of_ed25519(int operation)
+{
+	(void)operation;
+	return "ED25519";
 }
 
 /* --- signatures ---------------------------------------------------------------------------------------------------- */
@@ -160,7 +172,9 @@ static int sign_init(void *p, const char *digest, void *key, const OSSL_PARAM pa
 	struct signing *s = p;
 
 	s->key = key;
-	if (digest == NULL || strlen(digest) >= sizeof(s->digest))
+	if (digest == NULL)
+		digest = "";
+	if (strlen(digest) >= sizeof(s->digest))
 		return 0;
 	memcpy(s->digest, digest, strlen(digest) + 1);
 	return set_params(s, params);
@@ -171,6 +185,8 @@ static uint16_t scheme_of(const struct signing *s)
 	static const char *const digests[] = { "SHA256", "SHA384", "SHA512" }, *const others[] = { "SHA2-256", "SHA2-384", "SHA2-512" };
 	bool ec = EVP_PKEY_is_a(s->key->public_half, "EC");
 
+	if (EVP_PKEY_is_a(s->key->public_half, "ED25519"))
+		return s->digest[0] == 0 ? 0x0807 : 0;
 	for (unsigned i = 0; i < 3; i++) {
 		if (OPENSSL_strcasecmp(s->digest, digests[i]) != 0 && OPENSSL_strcasecmp(s->digest, others[i]) != 0)
 			continue;
@@ -214,9 +230,10 @@ static int sign_all(void *p, unsigned char *sig, size_t *n, size_t room, const u
 
 static const OSSL_DISPATCH ec_keys[] = KEYS(import_ec, FN(OSSL_FUNC_KEYMGMT_QUERY_OPERATION_NAME, name_of_ec));
 static const OSSL_DISPATCH rsa_keys[] = KEYS(import_rsa, FN(OSSL_FUNC_KEYMGMT_QUERY_OPERATION_NAME, name_of_rsa));
+static const OSSL_DISPATCH ed25519_keys[] = KEYS(import_ed25519, FN(OSSL_FUNC_KEYMGMT_QUERY_OPERATION_NAME, name_of_ed25519));
 static const OSSL_DISPATCH signs[] = { FN(OSSL_FUNC_SIGNATURE_NEWCTX, sign_make), FN(OSSL_FUNC_SIGNATURE_FREECTX, free), FN(OSSL_FUNC_SIGNATURE_DIGEST_SIGN_INIT, sign_init), FN(OSSL_FUNC_SIGNATURE_DIGEST_SIGN, sign_all), FN(OSSL_FUNC_SIGNATURE_SET_CTX_PARAMS, set_params), FN(OSSL_FUNC_SIGNATURE_SETTABLE_CTX_PARAMS, settable), { 0, NULL } };
-static const OSSL_ALGORITHM key_algorithms[] = { { "EC", "provider=" NAME, ec_keys, NULL }, { "RSA", "provider=" NAME, rsa_keys, NULL }, { NULL, NULL, NULL, NULL } };
-static const OSSL_ALGORITHM sign_algorithms[] = { { "ECDSA", "provider=" NAME, signs, NULL }, { "RSA", "provider=" NAME, signs, NULL }, { NULL, NULL, NULL, NULL } };
+static const OSSL_ALGORITHM key_algorithms[] = { { "EC", "provider=" NAME, ec_keys, NULL }, { "RSA", "provider=" NAME, rsa_keys, NULL }, { "ED25519", "provider=" NAME, ed25519_keys, NULL }, { NULL, NULL, NULL, NULL } };
+static const OSSL_ALGORITHM sign_algorithms[] = { { "ECDSA", "provider=" NAME, signs, NULL }, { "RSA", "provider=" NAME, signs, NULL }, { "ED25519", "provider=" NAME, signs, NULL }, { NULL, NULL, NULL, NULL } };
 
 static const OSSL_ALGORITHM *query(void *provctx, int operation, int *no_cache)
 {
@@ -244,19 +261,19 @@ static bool of_default(const OSSL_PROVIDER *p) { return p != NULL && strcmp(OSSL
 
 void remote_key_warm(void)
 {
-	static const char *const types[] = { "EC", "RSA" }, *const names[] = { "ECDSA", "RSA" };
+	static const char *const types[] = { "EC", "RSA", "ED25519" }, *const names[] = { "ECDSA", "RSA", "ED25519" };
 
 	/* the default provider's are there before ours */
 	held[0] = OSSL_PROVIDER_load(NULL, "default");
 	MUST(held[0] != NULL);
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		EVP_KEYMGMT_free(EVP_KEYMGMT_fetch(NULL, types[i], NULL));
 		EVP_SIGNATURE_free(EVP_SIGNATURE_fetch(NULL, names[i], NULL));
 	}
 	MUST(OSSL_PROVIDER_add_builtin(NULL, NAME, provider_init) == 1);
 	held[1] = OSSL_PROVIDER_load(NULL, NAME);
 	MUST(held[1] != NULL);
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		EVP_KEYMGMT *k = EVP_KEYMGMT_fetch(NULL, types[i], NULL);
 		EVP_SIGNATURE *s = EVP_SIGNATURE_fetch(NULL, names[i], NULL);
 
@@ -269,6 +286,7 @@ void remote_key_warm(void)
 EVP_PKEY *remote_key_new(EVP_PKEY *public_half)
 {
 	const char *type = EVP_PKEY_is_a(public_half, "EC") ? "EC" : EVP_PKEY_is_a(public_half, "RSA") ? "RSA"
+					   : EVP_PKEY_is_a(public_half, "ED25519")		       ? "ED25519"
 												       : NULL;
 	EVP_PKEY_CTX *c = type != NULL ? EVP_PKEY_CTX_new_from_name(NULL, type, "provider=" NAME) : NULL;
 	EVP_PKEY *k = NULL;

@@ -3,7 +3,7 @@
 #define SP_WORKER_REMOTE_KEY_H
 /*
  * A private key of which only the public half is here: OpenSSL asks it for a signature as any other, and is told to wait until
- * another role has made one. EC and RSA.
+ * another role has made one. EC, RSA and Ed25519.
  */
 #include <openssl/evp.h>
 #include <stdbool.h>

@@ -578,7 +578,7 @@ static void handshake(struct upstream *u)
 		snprintf(cause, sizeof(cause), "%s", verify_cause(u->c.ssl));
 	ERR_clear_error();
 	u->c.failed = true;
-	connect_failed(u, REFUSAL_UPSTREAM_TLS, cause);
+	connect_failed(u, u->sign == SIGN_FAILED ? REFUSAL_CREDENTIAL_UNAVAILABLE : REFUSAL_UPSTREAM_TLS, cause);
 }
 
 void upstream_signed(void *upstream, bool ok, struct str text)
@@ -827,6 +827,8 @@ void upstreams_sweep(struct upstreams *us)
 		if (u->state == UP_IDLE && now - u->since_ms > LIMIT_POOL_IDLE_MS) {
 			unlink_idle(u);
 			conn_close(c);
+		} else if (u->state == UP_HANDSHAKE && now - u->since_ms > LIMIT_HANDSHAKE_MS && u->sign == SIGN_ASKED) {
+			connect_failed(u, REFUSAL_CREDENTIAL_UNAVAILABLE, "the client certificate's signature did not come in time");
 		} else if (u->state == UP_HANDSHAKE && now - u->since_ms > LIMIT_HANDSHAKE_MS) {
 			connect_failed(u, REFUSAL_UPSTREAM_TIMEOUT, "the upstream did not finish the TLS handshake in time");
 		} else if (u->state == UP_BUSY) {

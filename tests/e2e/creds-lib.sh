@@ -30,20 +30,8 @@ P
 # comes TEXT N PYTHON: just N requests that are so arrived
 comes() { local n; n=$(arrived "$3"); if [ "$n" = "$2" ]; then ok "$1"; else not_ok "$1" "$n instead of $2: $3" "$(tail -n 6 "$LOG" | cut -c -1500)"; fi; }
 forget() { : >"$LOG"; }
-# planted VALUE FILE...: prints the files that have it, as it is, in base64 of any alignment, hex, percent or JSON escapes
-planted() { python3 - "$@" <<'P'
-import base64, json, sys, urllib.parse
-v = sys.argv[1].encode()
-forms = {v, v.hex().encode(), v.hex().upper().encode(), urllib.parse.quote(v, safe="").encode(), json.dumps(v.decode())[1:-1].encode()}
-for k in range(3):
-    for enc in (base64.b64encode, base64.urlsafe_b64encode):
-        e = enc(b"\0" * k + v); forms.add(e[(k * 8 + 5) // 6:(k + len(v)) * 8 // 6])
-for f in sys.argv[2:]:
-    try: d = open(f, "rb").read()
-    except OSError: continue
-    if any(x in d for x in forms): print(f)
-P
-}
+# planted VALUE FILE...: prints the files that have it, in the forms of memscan.py
+planted() { python3 "$E2E/memscan.py" --files "$@"; }
 # nowhere TEXT VALUE FILE...: neither in these, nor in any file of the state, nor in the memory of roles that must not hold it
 nowhere() {
 	local t=$1 v=$2 hits; shift 2

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# `as: client_certificate` toward a real nginx that insists on one: EC and RSA, with an issuer between, TLS 1.2 and 1.3, HTTP/1.1 and HTTP/2. The key signs in secrets;
+# `as: client_certificate` toward a real nginx that insists on one: EC, RSA and Ed25519, with an issuer between, TLS 1.2 and 1.3, HTTP/1.1 and HTTP/2. The key signs in secrets;
 # connections and sessions are kept apart by certificate.
 NAME=creds-mtls
 . "$(dirname "$0")/creds-lib.sh"
 can_run
-make_pki DNS:m13.test,DNS:m12.test,DNS:rsa.test,DNS:none.test,DNS:free.test,DNS:other.test,DNS:stop.test
+make_pki DNS:m13.test,DNS:m12.test,DNS:rsa.test,DNS:none.test,DNS:free.test,DNS:other.test,DNS:stop.test,DNS:ed13.test,DNS:ed12.test,DNS:gone.test
 (
 	cd "$T" || exit 1
 	openssl ecparam -name prime256v1 -genkey -noout -out cca.key
@@ -17,8 +17,9 @@ make_pki DNS:m13.test,DNS:m12.test,DNS:rsa.test,DNS:none.test,DNS:free.test,DNS:
 	printf 'extendedKeyUsage=clientAuth\nbasicConstraints=critical,CA:FALSE\n' >client.ext
 	for n in ec second; do openssl ecparam -name prime256v1 -genkey -noout | openssl pkcs8 -topk8 -nocrypt -out $n.key; done
 	openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out rsa.key
+	openssl genpkey -algorithm ED25519 -out ed.key
 	openssl ecparam -name prime256v1 -genkey -noout -out alien.key
-	for n in ec second rsa; do
+	for n in ec second rsa ed; do
 		openssl req -new -key $n.key -subj "/CN=agent-$n" -out $n.csr
 		openssl x509 -req -in $n.csr -CA mid.pem -CAkey mid.key -CAcreateserial -days 30 -sha256 -extfile client.ext -out $n.pem
 		cat $n.pem mid.pem $n.key >$n.bundle
@@ -26,7 +27,7 @@ make_pki DNS:m13.test,DNS:m12.test,DNS:rsa.test,DNS:none.test,DNS:free.test,DNS:
 	openssl req -x509 -new -key alien.key -sha256 -days 30 -subj "/CN=agent-alien" -addext extendedKeyUsage=clientAuth -out alien.pem
 	cat alien.key alien.pem >alien.bundle # in any order
 ) >"$T/pki2.log" 2>&1
-P13=$(free_port) P12=$(free_port) PFREE=$(free_port) PFULL=$(free_port)
+P13=$(free_port) P12=$(free_port) PFREE=$(free_port) PFULL=$(free_port) PGONE=$(free_port)
 mkdir -p "$T/ngx"
 say='default_type text/plain; return 200 "dn=$ssl_client_s_dn verify=$ssl_client_verify tls=$ssl_protocol reused=$ssl_session_reused http=$server_protocol\n";'
 server() { # PORT PROTOCOLS VERIFY more [off: sessions are not resumed]
@@ -59,9 +60,10 @@ policy() { # FILE ALPN
 version: 1
 name: mtls
 secrets:
-  ec: { env: EC_REAL, hosts: [m13.test, stop.test] }
+  ec: { env: EC_REAL, hosts: [m13.test, stop.test, gone.test] }
   rsa: { file: $T/rsa.secret, hosts: [m12.test, rsa.test] }
   turn: { file: $T/turn.secret, hosts: [free.test] }
+  ed: { env: ED_REAL, hosts: [ed13.test, ed12.test] }
   api: { env: API_REAL, hosts: [m13.test] }
 destinations:
 $(at m13.test "$P13" "$2")
@@ -74,6 +76,12 @@ $(at free.test "$PFREE" "$2")
     inject: [ { secret: turn, as: client_certificate } ]
 $(at stop.test "$PFULL" "$2")
     inject: [ { secret: ec, as: client_certificate } ]
+$(at ed13.test "$P13" "$2")
+    inject: [ { secret: ed, as: client_certificate } ]
+$(at ed12.test "$P12" "$2")
+    inject: [ { secret: ed, as: client_certificate } ]
+$(at gone.test "$PGONE" "$2")
+    inject: [ { secret: ec, as: client_certificate } ]
 $(at none.test "$P13" "$2")
 $(at other.test "$PFREE" "$2")
 P
@@ -82,9 +90,9 @@ umask 077
 cp "$T/rsa.bundle" "$T/rsa.secret"
 cp "$T/ec.bundle" "$T/turn.secret"
 umask 022
-in_box() { local p=$1; shift; (cd "$WORK" && EC_REAL="$(cat "$T/ec.bundle")" API_REAL=planted-api-value-77aa01 timeout 120 "$SP" run --quiet --policy "$p" -- "$@"); }
+in_box() { local p=$1; shift; (cd "$WORK" && EC_REAL="$(cat "$T/ec.bundle")" ED_REAL="$(cat "$T/ed.bundle")" API_REAL=planted-api-value-77aa01 timeout 120 "$SP" run --quiet --policy "$p" -- "$@"); }
 cat >"$WORK/go.sh" <<'S'
-for u in m13.test/a m13.test/b m12.test/a m12.test/b rsa.test/a none.test/a other.test/a free.test/a free.test/b; do echo "$u $(curl -sS -m 30 "https://$u" 2>&1 | tr '\n' ' ')"; done
+for u in m13.test/a m13.test/b m12.test/a m12.test/b rsa.test/a ed13.test/a ed12.test/a ed12.test/b none.test/a other.test/a free.test/a free.test/b; do echo "$u $(curl -sS -m 30 "https://$u" 2>&1 | tr '\n' ' ')"; done
 S
 for v in http/1.1 h2; do
 	tag=h1 http=HTTP/1.1
@@ -96,6 +104,9 @@ for v in http/1.1 h2; do
 	has "$v: TLS 1.2, an RSA key" "$T/out" "m12.test/a dn=CN=agent-rsa verify=SUCCESS tls=TLSv1.2 reused=. http=$http"
 	has "$v: TLS 1.2, resumed, is the same one" "$T/out" "m12.test/b dn=CN=agent-rsa verify=SUCCESS tls=TLSv1.2 reused=r http=$http"
 	has "$v: TLS 1.3, an RSA key (PSS)" "$T/out" "rsa.test/a dn=CN=agent-rsa verify=SUCCESS tls=TLSv1.3 reused=. http=$http"
+	has "$v: TLS 1.3, an Ed25519 key" "$T/out" "ed13.test/a dn=CN=agent-ed verify=SUCCESS tls=TLSv1.3 reused=. http=$http"
+	has "$v: TLS 1.2, an Ed25519 key" "$T/out" "ed12.test/a dn=CN=agent-ed verify=SUCCESS tls=TLSv1.2 reused=. http=$http"
+	has "$v: TLS 1.2, an Ed25519 key, resumed" "$T/out" "ed12.test/b dn=CN=agent-ed verify=SUCCESS tls=TLSv1.2 reused=r http=$http"
 	check "$v: a destination without one shows none, though others of the same server have one" grep -q 'none.test/a .*No required SSL certificate was sent' "$T/out"
 	has "$v: and where it is free to" "$T/out" "other.test/a dn= verify=NONE"
 	has "$v: shown where it is asked for" "$T/out" "free.test/a dn=CN=agent-ec"
@@ -162,7 +173,28 @@ else
 	skip "the memory of other processes can only be searched by root"
 fi
 # a handshake waits for the role that signs; what needs it not goes on. Each request there has a connection and a session of its own.
-secrets_pid=$(role_pid secrets)
+secrets_pid=$(role_pid secrets) worker_pid=$(role_pid worker)
+# speaks TLS as far as it asks for a certificate, then goes
+cat >"$T/gone.py" <<'P'
+import socket, ssl, sys
+c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); c.load_cert_chain(sys.argv[2], sys.argv[3]); c.load_verify_locations(sys.argv[4]); c.verify_mode = ssl.CERT_REQUIRED
+l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); l.bind(("127.0.0.1", int(sys.argv[1]))); l.listen(9); print("up", flush=True)
+while True:
+    s, _ = l.accept(); i, o = ssl.MemoryBIO(), ssl.MemoryBIO(); t = c.wrap_bio(i, o, server_side=True)
+    while not o.pending:
+        i.write(s.recv(65536))
+        try: t.do_handshake()
+        except ssl.SSLWantReadError: pass
+    s.sendall(o.read()); s.shutdown(socket.SHUT_WR)
+    s.settimeout(0.5) # time to ask for the signature
+    try: s.recv(1)
+    except OSError: pass
+    s.close(); print("gone", flush=True)
+P
+python3 "$T/gone.py" "$PGONE" "$T/up.pem" "$T/up.key" "$T/cca.pem" >"$T/gone.log" 2>"$T/gone.out" &
+PIDS+=($!)
+wait_for 10 grep -q up "$T/gone.log"
+went() { [ "$(grep -c gone "$T/gone.log")" -ge "$1" ]; }
 full() { grep -c '^stop.test.*reused=\. ' "$T/ngx/access.log"; }
 get m2 stop.test/2
 if kill -STOP "$secrets_pid" 2>/dev/null; then
@@ -176,14 +208,41 @@ if kill -STOP "$secrets_pid" 2>/dev/null; then
 	check "what waited was signed" test "$(full)" = $((n + 6))
 	"$SP" secret forget ec >/dev/null
 	get m3 stop.test/3
+	get g0 gone.test/0 # what is shown there is had
+	has "an upstream that asks for it and goes" "$T/out" '"error":"upstream_tls"'
 	kill -STOP "$secrets_pid"
 	for i in 1 2 3; do ask "t$i" "stop.test/t$i"; done
 	for i in 1 2 3; do got "t$i"; done
-	check "a handshake that waits for too long is given up" test "$(cat "$WORK"/t[123].out | grep -c '"error":"upstream_timeout"')" = 3
+	check "a handshake that waits for too long is given up" test "$(cat "$WORK"/t[123].out | grep -c '"error":"credential_unavailable"')" = 3
+	records >"$T/records"
+	has "and its record says what it waited for" "$T/records" "the client certificate's signature did not come in time"
+	# an upstream that goes while its signature is being made
+	ask g1 gone.test/1
+	wait_for 10 went 2 || not_ok "it asks for a certificate, and goes" "$(cat "$T/gone.log" "$T/gone.out")"
+	get o2 other.test/2
+	has "meanwhile others are served" "$T/out" "dn= verify=NONE"
 	kill -CONT "$secrets_pid"
+	got g1
+	has "an upstream that went in the middle of it is at fault" "$T/out" '"error":"upstream_tls"'
 	get m4 stop.test/4
 	get m5 stop.test/5
 	has "and the next one is signed" "$T/out" "dn=CN=agent-ec"
+	# the role that signs dies in the middle of it
+	"$SP" secret forget ec >/dev/null
+	get m6 stop.test/6
+	get g2 gone.test/3
+	kill -STOP "$secrets_pid"
+	for i in 1 2 3; do ask "d$i" "stop.test/d$i"; done
+	ask dg gone.test/2
+	wait_for 10 went 4 || not_ok "it goes again" "$(cat "$T/gone.log")"
+	kill -KILL "$secrets_pid"
+	for i in 1 2 3; do got "d$i"; done
+	check "a role that dies meanwhile is a credential that cannot be had" test "$(cat "$WORK"/d[123].out | grep -c '"error":"credential_unavailable"')" = 3
+	got dg
+	signed_again() { again=$((again + 1)); get "k$again" stop.test/k; grep -q 'dn=CN=agent-ec' "$T/out"; }
+	again=0
+	wait_for 10 signed_again && ok "the role is back, and signs" || not_ok "the role is back, and signs" "$(cat "$T/out")"
+	check "by the same worker" test "$(role_pid worker)" = "$worker_pid"
 else
 	skip "the role is another user's: it cannot be stopped"
 fi

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The planted secret is nowhere: environment, memory, files, responses, DNS, logs, processes that must not hold it.
 NAME=secrets
+ulimit -c unlimited # a core would be written, were there one
 . "$(dirname "$0")/lib.sh"
 can_run
 make_pki
@@ -49,6 +50,9 @@ hasnt "nothing that the sandbox printed has it" "$T/out" "$SECRET"
 has "a placeholder stands in the variable" "$T/out" "API_TOKEN="
 has "the upstream did get it" "$T/ngx/access.log" "auth=Bearer $SECRET"
 hasnt "records do not have it" <(records) "$SECRET"
+HERE=$(cd "$(dirname "$0")" && pwd)
+# nowhere TEXT FILE...: in none of the forms that memscan.py knows
+nowhere() { local t=$1 hits; shift; hits=$(python3 "$HERE/memscan.py" --files "$SECRET" "$@"); if [ -z "$hits" ]; then ok "$t"; else not_ok "$t" "it is in: $hits"; fi; }
 # the roles, and what runs inside, while two sandboxes live: one that uses the secret, one whose policy names no secret
 cat >"$WORK/other.yaml" <<Y
 version: 1
@@ -78,6 +82,19 @@ if can_scan; then
 	for r in supervisor dialer ca audit spare "worker of another sandbox"; do has "memory of the $r is clean" "$T/roles" "$r: clean"; done
 	has "the search can find it: secrets holds it" "$T/roles" "secrets: holds"
 	has "the search can find it: the worker holds it" "$T/roles" "worker: holds"
+	# the search finds its other forms, too: in a process that holds one of them and nothing else of it
+	for f in 'v.hex()' 'v.hex().upper()' 'base64.b64encode(b"-" + v).decode()' 'base64.urlsafe_b64encode(v).decode()' '"".join("%%%02X" % c for c in v)' '"".join("\\u%04x" % c for c in v)' '"nothing of it" * 9'; do
+		python3 -c "import base64, sys; v = sys.argv[1].encode(); open(sys.argv[2], 'w').write('(' + $f + ')')" "$SECRET" "$T/form"
+		python3 -c "import sys, time; held = open(sys.argv[1]).read(); open(sys.argv[2], 'w').close(); time.sleep(60)" "$T/form" "$T/held" &
+		holder=$!
+		PIDS+=($holder)
+		wait_for 10 test -e "$T/held"
+		rm -f "$T/form" "$T/held"
+		mem_scan "$SECRET" $holder >"$T/one"
+		kill $holder
+		[ "${f#*nothing}" != "$f" ] && want=clean || want=holds
+		has "the search tells of $f that it $want" "$T/one" "$holder $want"
+	done
 	n=0 bad=
 	for p in $inside; do
 		if [ "${SP_VARIANT:-${VARIANT:-release}}" = san ] && [ "$(cat /proc/"$p"/comm 2>/dev/null)" = sallyport-init ]; then
@@ -95,10 +112,28 @@ if can_scan; then
 else
 	skip "the memory of other processes can only be searched by root"
 fi
+# cores: none is written
+role_pids >"$T/pids"
+bad=
+while read -r role pid _; do
+	[ "$(awk '$1 == "Max" && $2 == "core" {print $5 $6}' "/proc/$pid/limits")" = 00 ] || bad="$bad $role"
+done <"$T/pids"
+if [ -z "$bad" ] && [ -s "$T/pids" ]; then ok "no role may write a core"; else not_ok "no role may write a core" "$bad"; fi
+for role in secrets worker; do
+	pid=$(role_pid $role)
+	dir=$(readlink "/proc/$pid/cwd" 2>/dev/null)
+	if kill -SEGV "$pid" 2>/dev/null; then
+		wait_for 10 gone "$pid"
+		find "$T" / "${dir:-/}" /var/lib/systemd/coredump /var/crash -xdev -maxdepth 3 -newer "$T/pids" -name '*core*' -type f -size +0 2>/dev/null >"$T/cores"
+		if [ -s "$T/cores" ]; then not_ok "a $role that crashes leaves no core" "$(cat "$T/cores")"; else ok "a $role that crashes leaves no core"; fi
+	else
+		skip "the $role is another user's: it cannot be made to crash"
+	fi
+done
 touch "$WORK/stop"
 wait "$lives" "$other"
-find "$STATE" -type f -exec grep -lF -- "$SECRET" {} + >"$T/files" 2>/dev/null
-if [ -s "$T/files" ]; then not_ok "no file of the state has it" "$(cat "$T/files")"; else ok "no file of the state has it"; fi
+# shellcheck disable=SC2046
+nowhere "no file of the state has it, in no form" $(find "$STATE" -type f) "$T/out" "$T/lives.out" "$T/other.out"
 hasnt "no DNS question or answer has it" <(records | grep '"kind":"dns"') "$SECRET"
 # the other two kinds; the echo of basic is base64 text
 sed 's/as: bearer,/as: basic, username: robot,/' "$WORK/policy.yaml" >"$WORK/basic.yaml"

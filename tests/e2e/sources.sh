@@ -193,6 +193,26 @@ sent "a refresh token" r0 "Bearer planted-refreshed-1"
 again() { local i; for i in $(seq 1 120); do ask refresh "a$i"; grep -q 'auth=Bearer planted-refreshed-3 ' "$T/ngx/access.log" && return 0; sleep 0.1; done; return 1; }
 check "each next one is the one that was given" again
 check "and was had before the old one ended: no request was refused" test "$(grep -l credential_unavailable "$WORK"/refresh/*.out | wc -l)" = 0
+refreshed() { grep -qE "hello\?$1 HTTP/1.1 status=200 auth=Bearer planted-refreshed-[0-9]+ " "$T/ngx/access.log"; }
+echo 'description: the next generation' >>"$WORK/refresh.yaml"
+check "a policy takes the place of another" "$SP" sandbox reload --policy "$WORK/refresh.yaml" refresh
+ask refresh reloaded
+check "what followed the refresh token outlives a reload" refreshed reloaded
+first=$BOX
+start_box sister refresh.yaml
+ask sister s0
+check "and serves another sandbox that has the same one" refreshed s0
+exchanged() { grep -c '^/oauth/token 200' "$T/token.log"; }
+n=$(exchanged)
+both() { local i; for i in $(seq 1 120); do : >"$WORK/refresh/b$i.ask"; ask sister "b$i"; wait_for 40 test -e "$WORK/refresh/b$i.out"; [ "$(exchanged)" -ge $((n + 3)) ] && return 0; sleep 0.1; done; return 1; }
+check "both go on with it" both
+check "after a revocation" "$SP" secret revoke v
+check "and its end" "$SP" secret forget v
+ask sister s1
+check "it still follows" refreshed s1
+check "nobody came with one that had been used" test "$(grep -c '^/oauth/token 400' "$T/token.log")" = 0
+stop_box sister
+BOX=$first
 stop_box refresh
 curl -sS --noproxy '*' --cacert "$T/upca.pem" -d 3600 "https://127.0.0.1:$TPORT/life" >/dev/null
 (cd "$WORK" && timeout 90 "$SP" run --quiet --policy github.yaml -- bash -c 'for i in $(seq 1 30); do curl -sS -m 30 -o /dev/null "https://api.test/v1/hello?burst$i" & done; wait') >"$T/out" 2>&1

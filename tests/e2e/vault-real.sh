@@ -29,7 +29,7 @@ v() {
 # of EXPRESSION: of the JSON that comes in, as j
 of() { python3 -c "import json,sys; j=json.load(sys.stdin); print($1)"; }
 ID=sp$$x$RANDOM
-done_here() { for p in "sys/mounts/$ID-kv2" "sys/mounts/$ID-kv1" "sys/mounts/$ID-creds" "sys/auth/$ID-role" "sys/auth/$ID-cert" "sys/auth/$ID-jwt" "sys/policies/acl/$ID" "sys/policies/acl/$ID-narrow"; do v DELETE "$p" >/dev/null 2>&1; done; }
+done_here() { for p in "sys/mounts/$ID-kv2" "sys/mounts/$ID-kv1" "sys/mounts/$ID-creds" "sys/auth/$ID-role" "sys/auth/$ID-cert" "sys/auth/$ID-jwt" "sys/auth/$ID-k8s" "sys/policies/acl/$ID" "sys/policies/acl/$ID-narrow"; do v DELETE "$p" >/dev/null 2>&1; done; }
 trap 'done_here; cleanup' EXIT
 v GET sys/health >"$T/health"
 has "the server is there" "$T/health" '"initialized":true'
@@ -143,6 +143,54 @@ P
 	serve
 	get kv2.yaml jwt
 	has "JWT" "$T/ngx/access.log" "hello?jwt HTTP/1.1 status=200 auth=Bearer $KV"
+fi
+
+if v POST "sys/auth/$ID-k8s" '{"type":"kubernetes"}' | grep -q errors; then
+	skip "the server has no login by Kubernetes"
+else
+	# an API server that reviews tokens, and takes one of them for what it says
+	KPORT=$(free_port)
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$T/v/k8s.key" -out "$T/v/k8s.pem" -subj /CN=kubernetes -addext subjectAltName=IP:127.0.0.1 -days 2 2>/dev/null
+	openssl ecparam -name prime256v1 -genkey -noout -out "$T/v/sa.key"
+	cat >"$T/v/sa.py" <<'P'
+import base64, json, subprocess, sys, time
+def b(x): return base64.urlsafe_b64encode(x).rstrip(b"=").decode()
+sa = {"namespace": "agents", "serviceaccount": {"name": sys.argv[2], "uid": "7d1f"}}
+text = b(b'{"alg":"ES256","typ":"JWT"}') + "." + b(json.dumps({"iss": "https://kubernetes", "sub": "system:serviceaccount:agents:" + sys.argv[2], "aud": ["vault"], "iat": int(time.time()), "nbf": int(time.time()), "exp": int(time.time()) + 600, "kubernetes.io": sa}).encode())
+der = subprocess.run(["openssl", "dgst", "-sha256", "-sign", sys.argv[1]], input=text.encode(), capture_output=True, check=True).stdout
+n = der[3]; r = der[4:4 + n]; s = der[6 + n:]
+print(text + "." + b(b"".join(x.lstrip(b"\0").rjust(32, b"\0") for x in (r, s))), end="")
+P
+	cat >"$T/v/k8s.py" <<'P'
+import json, ssl, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+good = open(sys.argv[4]).read()
+class H(BaseHTTPRequestHandler):
+    def log_message(self, *a): pass
+    def do_POST(self):
+        q = json.loads(self.rfile.read(int(self.headers["Content-Length"]))); ok = q["spec"]["token"] == good and self.headers["Authorization"] == "Bearer reviewer"
+        print(self.path, ok, flush=True); q["kind"], q["apiVersion"] = "TokenReview", "authentication.k8s.io/v1"
+        q["status"] = {"authenticated": True, "audiences": ["vault"], "user": {"username": "system:serviceaccount:agents:gateway", "uid": "7d1f", "groups": ["system:serviceaccounts", "system:serviceaccounts:agents"]}} if ok else {"authenticated": False, "error": "no such token"}
+        d = json.dumps(q).encode(); self.send_response(201); self.send_header("Content-Type", "application/json"); self.send_header("Content-Length", str(len(d))); self.end_headers(); self.wfile.write(d)
+c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); c.load_cert_chain(sys.argv[2], sys.argv[3])
+s = HTTPServer(("127.0.0.1", int(sys.argv[1])), H); s.socket = c.wrap_socket(s.socket, server_side=True); print("up", flush=True); s.serve_forever()
+P
+	(umask 077 && python3 "$T/v/sa.py" "$T/v/sa.key" gateway >"$T/v/sa" && python3 "$T/v/sa.py" "$T/v/sa.key" other >"$T/v/sa-other")
+	python3 "$T/v/k8s.py" "$KPORT" "$T/v/k8s.pem" "$T/v/k8s.key" "$T/v/sa" >"$T/k8s.log" 2>&1 &
+	PIDS+=($!)
+	wait_for 10 grep -q up "$T/k8s.log" || not_ok "the reviewer of tokens starts" "$(cat "$T/k8s.log")"
+	v POST "auth/$ID-k8s/config" "$(python3 -c 'import json,sys; print(json.dumps({"kubernetes_host": sys.argv[1], "kubernetes_ca_cert": open(sys.argv[2]).read(), "token_reviewer_jwt": "reviewer", "disable_local_ca_jwt": True}))' "https://127.0.0.1:$KPORT" "$T/v/k8s.pem")"
+	v POST "auth/$ID-k8s/role/gw" "{\"bound_service_account_names\":[\"gateway\"],\"bound_service_account_namespaces\":[\"agents\"],\"audience\":\"vault\",\"token_policies\":[\"$ID\"]}"
+	config "{ method: kubernetes, mount: $ID-k8s, role: gw, jwt_file: $T/v/sa }"
+	serve
+	get kv2.yaml kubernetes
+	has "Kubernetes" "$T/ngx/access.log" "hello?kubernetes HTTP/1.1 status=200 auth=Bearer $KV"
+	has "Kubernetes: the token was reviewed" "$T/k8s.log" "/apis/authentication.k8s.io/v1/tokenreviews True"
+	config "{ method: kubernetes, mount: $ID-k8s, role: gw, jwt_file: $T/v/sa-other }"
+	serve
+	get kv2.yaml kubernetes-other
+	has "Kubernetes: a service account that the role does not name is refused, and it is said" "$T/why" "Vault"
+	hasnt "Kubernetes: and nothing is sent" "$T/ngx/access.log" "hello?kubernetes-other"
 fi
 
 # --- what is wrong, and is said ----------------------------------------------------------------------------------------

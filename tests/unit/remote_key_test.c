@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A handshake with a client's certificate whose key is elsewhere: it stands still until there is a signature; EC and RSA, TLS 1.2 and 1.3. */
+/* A handshake with a client's certificate whose key is elsewhere: it stands still until there is a signature; EC, RSA and Ed25519, TLS 1.2 and 1.3. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static size_t message_n;
 
 static size_t signature(uint16_t s, const uint8_t *m, size_t n, uint8_t sig[REMOTE_SIGNATURE_MAX])
 {
-	const EVP_MD *md = (s & 0xff) == 5 || s >> 8 == 5 ? EVP_sha384() : (s & 0xff) == 6 || s >> 8 == 6 ? EVP_sha512()
+	const EVP_MD *md = s == 0x0807 ? NULL : (s & 0xff) == 5 || s >> 8 == 5 ? EVP_sha384() : (s & 0xff) == 6 || s >> 8 == 6 ? EVP_sha512()
 													  : EVP_sha256();
 	EVP_MD_CTX *c = EVP_MD_CTX_new();
 	EVP_PKEY_CTX *k;
@@ -40,7 +40,7 @@ static size_t signature(uint16_t s, const uint8_t *m, size_t n, uint8_t sig[REMO
 		ASYNC_pause_job();
 	}
 	assert_int_equal(EVP_DigestSignInit(c, &k, md, NULL, real), 1);
-	if (s >> 8 == 8) {
+	if (s >> 8 == 8 && s != 0x0807) {
 		EVP_PKEY_CTX_set_rsa_padding(k, RSA_PKCS1_PSS_PADDING);
 		EVP_PKEY_CTX_set_rsa_pss_saltlen(k, RSA_PSS_SALTLEN_DIGEST);
 	}
@@ -80,7 +80,7 @@ static X509 *certificate(EVP_PKEY *k)
 	X509_set_pubkey(x, k);
 	X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)"agent", -1, -1, 0);
 	X509_set_issuer_name(x, X509_get_subject_name(x));
-	assert_true(X509_sign(x, k, EVP_sha256()) > 0);
+	assert_true(X509_sign(x, k, EVP_PKEY_is_a(k, "ED25519") ? NULL : EVP_sha256()) > 0);
 	return x;
 }
 
@@ -139,13 +139,13 @@ static void handshakes(void **state)
 	static const struct {
 		const char *curve; /* NULL: RSA */
 		uint16_t tls12, tls13;
-	} t[] = { { "P-256", 0x0403, 0x0403 }, { "P-384", 0, 0x0503 }, { "P-521", 0, 0x0603 }, { NULL, 0, 0 } };
+	} t[] = { { "P-256", 0x0403, 0x0403 }, { "P-384", 0, 0x0503 }, { "P-521", 0, 0x0603 }, { "ED25519", 0x0807, 0x0807 }, { NULL, 0, 0 } };
 	unsigned stops;
 
 	(void)state;
 	remote_key_signer(signature);
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		real = t[i].curve != NULL ? EVP_EC_gen(t[i].curve) : EVP_RSA_gen(2048);
+		real = t[i].curve == NULL ? EVP_RSA_gen(2048) : strcmp(t[i].curve, "ED25519") == 0 ? EVP_PKEY_Q_keygen(NULL, NULL, "ED25519") : EVP_EC_gen(t[i].curve);
 		cert = certificate(real);
 		remote = remote_key_new(X509_get0_pubkey(cert));
 		assert_non_null(remote);
@@ -162,6 +162,8 @@ static void handshakes(void **state)
 			assert_true(handshake(TLS1_2_VERSION, &stops));
 			assert_int_equal(stops, pauses);
 			assert_int_equal(message[0], 1); /* the messages from ClientHello on */
+			if (t[i].tls12 != 0)
+				assert_int_equal(scheme, t[i].tls12);
 		}
 		fails = true;
 		pauses = 1;
@@ -175,12 +177,16 @@ static void handshakes(void **state)
 
 static void others(void **state)
 {
-	EVP_PKEY *k = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519"), *a = EVP_EC_gen("P-256"), *b = EVP_EC_gen("P-256"), *r = remote_key_new(a);
+	EVP_PKEY *k = EVP_PKEY_Q_keygen(NULL, NULL, "ED448"), *a = EVP_EC_gen("P-256"), *b = EVP_EC_gen("P-256"), *r = remote_key_new(a), *e = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519"), *f = remote_key_new(e);
 
 	(void)state;
 	assert_null(remote_key_new(k));
 	assert_int_equal(EVP_PKEY_eq(a, r), 1);
 	assert_int_not_equal(EVP_PKEY_eq(b, r), 1);
+	assert_int_equal(EVP_PKEY_eq(e, f), 1);
+	assert_int_not_equal(EVP_PKEY_eq(a, f), 1);
+	EVP_PKEY_free(e);
+	EVP_PKEY_free(f);
 	EVP_PKEY_free(k);
 	EVP_PKEY_free(a);
 	EVP_PKEY_free(b);

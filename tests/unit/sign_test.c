@@ -144,14 +144,14 @@ static X509 *certificate(EVP_PKEY *k, const char *name)
 	X509_set_pubkey(x, k);
 	X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
 	X509_set_issuer_name(x, X509_get_subject_name(x));
-	assert_true(X509_sign(x, k, EVP_PKEY_is_a(k, "ED25519") ? NULL : EVP_sha256()) > 0);
+	assert_true(X509_sign(x, k, EVP_PKEY_is_a(k, "ED25519") || EVP_PKEY_is_a(k, "ED448") ? NULL : EVP_sha256()) > 0);
 	return x;
 }
 
 /* What is shown begins with the key's own certificate, and has nothing of the key. */
 static void certificates(void **state)
 {
-	EVP_PKEY *k = EVP_EC_gen("P-256"), *other = EVP_RSA_gen(2048), *odd = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+	EVP_PKEY *k = EVP_EC_gen("P-256"), *other = EVP_RSA_gen(2048), *odd = EVP_PKEY_Q_keygen(NULL, NULL, "ED448");
 	X509 *own = certificate(k, "own"), *issuer = certificate(other, "issuer"), *odd_x = certificate(odd, "odd"), *seen;
 	X509 *issuer_first[] = { issuer, own }, *alone[] = { issuer }, *odds[] = { odd_x };
 	struct buf pem = { 0 }, der = { 0 };
@@ -174,7 +174,7 @@ static void certificates(void **state)
 	assert_false(sign_certificates(pem_of(&pem, NULL, alone, 1), &der, &cause));
 	assert_false(sign_certificates(pem_of(&pem, k, NULL, 0), &der, &cause));
 	assert_false(sign_certificates(pem_of(&pem, odd, odds, 1), &der, &cause));
-	assert_string_equal(cause, "its key is neither EC nor RSA");
+	assert_string_equal(cause, "its key is neither EC, RSA nor Ed25519");
 	assert_false(sign_certificates(STR("planted"), &der, &cause));
 	X509_free(own);
 	X509_free(issuer);
@@ -193,6 +193,31 @@ static void put_message(struct buf *b, uint8_t type, size_t n)
 
 	buf_add(b, head, 4);
 	buf_add(b, body, n);
+}
+
+/* By Ed25519 the message itself is signed, and shown is its own certificate. */
+static void ed25519(struct str message)
+{
+	EVP_PKEY *k = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+	X509 *own = certificate(k, "own"), *list[] = { own };
+	struct buf pem = { 0 }, der = { 0 };
+	EVP_MD_CTX *c = EVP_MD_CTX_new();
+	uint8_t sig[SIGN_TLS_MAX];
+	const char *cause = NULL;
+	struct str key = pem_of(&pem, k, list, 1);
+
+	assert_true(sign_certificates(key, &der, &cause));
+	assert_true(buf_len(&der) > 0);
+	assert_int_equal(sign_tls(key, 0x0807, message, sig, &cause), 64);
+	assert_int_equal(EVP_DigestVerifyInit(c, NULL, NULL, NULL, k), 1);
+	assert_int_equal(EVP_DigestVerify(c, sig, 64, (const uint8_t *)message.p, message.n), 1);
+	assert_int_equal(sign_tls(key, 0x0403, message, sig, &cause), 0);
+	assert_int_equal(sign_tls(key, 0x0807, STR("no handshake"), sig, &cause), 0);
+	EVP_MD_CTX_free(c);
+	EVP_PKEY_free(k);
+	X509_free(own);
+	buf_fini(&pem);
+	buf_fini(&der);
 }
 
 /* It signs handshakes and nothing else: neither a token nor a hash. */
@@ -214,6 +239,8 @@ static void only_tls(void **state)
 	assert_true(sign_tls(key, 0x0403, buf_str(&b), sig, &cause) > 0);
 	assert_int_equal(sign_tls(key, 0x0804, buf_str(&b), sig, &cause), 0); /* RSA's */
 	assert_int_equal(sign_tls(key, 0, buf_str(&b), sig, &cause), 0);
+	assert_int_equal(sign_tls(key, 0x0807, buf_str(&b), sig, &cause), 0);
+	ed25519(str_mk(buf_data(&b), buf_len(&b)));
 	assert_false(sign_is_tls(str_mk(buf_data(&b), buf_len(&b) - 1)));
 	assert_false(sign_is_tls(str_mk(buf_data(&b) + 1, buf_len(&b) - 1)));
 	assert_false(sign_is_tls(str_mk(hash, 32)));

@@ -5,6 +5,7 @@ go 1.20
 require (
 	github.com/hashicorp/vault v1.15.2
 	github.com/hashicorp/vault-plugin-auth-jwt v0.17.0
+	github.com/hashicorp/vault-plugin-auth-kubernetes v0.17.1
 	github.com/hashicorp/vault-plugin-secrets-kv v0.16.1
 )
 

@@ -19,6 +19,7 @@ import (
 
 	log "github.com/hashicorp/go-hclog"
 	jwtauth "github.com/hashicorp/vault-plugin-auth-jwt"
+	kubeauth "github.com/hashicorp/vault-plugin-auth-kubernetes"
 	kv "github.com/hashicorp/vault-plugin-secrets-kv"
 	"github.com/hashicorp/vault/builtin/credential/approle"
 	"github.com/hashicorp/vault/builtin/credential/cert"
@@ -108,7 +109,7 @@ func main() {
 	addr := "https://127.0.0.1:" + port
 	core, err := vault.NewCore(&vault.CoreConfig{Physical: store, Logger: logger, DisableMlock: true, RedirectAddr: addr, BuiltinRegistry: none{},
 		LogicalBackends:    map[string]logical.Factory{"kv": kv.Factory, "creds": creds},
-		CredentialBackends: map[string]logical.Factory{"approle": approle.Factory, "cert": cert.Factory, "jwt": jwtauth.Factory}})
+		CredentialBackends: map[string]logical.Factory{"approle": approle.Factory, "cert": cert.Factory, "jwt": jwtauth.Factory, "kubernetes": kubeauth.Factory}})
 	must(err)
 	ctx := context.Background()
 	r, err := core.Initialize(ctx, &vault.InitParams{BarrierConfig: &vault.SealConfig{SecretShares: 1, SecretThreshold: 1}, RecoveryConfig: &vault.SealConfig{}})
