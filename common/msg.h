@@ -37,7 +37,7 @@ const char *role_name(enum role r);
  * its credentials, and what its certificate is verified with: PEM or trust anchors; text = "via HOST PORT gateway|proxy plain|tls\n" if
  * there is such a proxy, then its DNS servers, "ADDRESS PORT\n" each.
  */
-enum { START_CREDENTIALS = 1, START_PROXY_CA = 2, START_PROXY_TRUST = 4 };
+enum { START_CREDENTIALS = 1, START_PROXY_CA = 2, START_PROXY_TRUST = 4, START_NO_IPV6 = 8 };
 struct msg_start {
 	uint32_t uid_base;
 	uint32_t flags;

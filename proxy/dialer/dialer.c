@@ -96,6 +96,7 @@ struct dialer {
 	struct sources *sources;
 	struct resolver *resolver;
 	struct local *local;
+	bool no_ipv6;           /* neither asked for nor connected to */
 	struct parent parent;
 	struct trust *trust;    /* that it is verified with, if it has no CA of its own */
 	struct link_ctx *links; /* NULL: the proxy behind, if there is one, is spoken to in clear */
@@ -583,6 +584,10 @@ static bool vetted(struct dial *d, const struct ip *a)
 	bool listed = d->source != NULL ? source_addresses_listed(d->source) : dest_addresses_listed(&d->dest);
 
 	/* `addresses` names what is wanted, ours included; without it, nothing near us is */
+	if (ok && a->family == 6 && the_dialer.no_ipv6) {
+		why = "the gateway's configuration turns IPv6 off";
+		ok = false;
+	}
 	if (ok && !listed && local_refuses(the_dialer.local, a, &why))
 		ok = false;
 	if (!ok && d->refused.family == 0) {
@@ -880,6 +885,9 @@ static void start(struct dialer *r, struct ipc *c, const struct ipc_msg *m)
 		log_error("%s", err.text);
 		_exit(1);
 	}
+	r->no_ipv6 = (((const struct msg_start *)(const void *)m->data)->flags & START_NO_IPV6) != 0;
+	if (r->no_ipv6)
+		resolver_no_ipv6(r->resolver);
 	r->local = local_new(r->loop);
 	(void)strerror(ECONNREFUSED); /* the locale's messages are looked for once */
 	role_ready(c, ROLE_DIALER, -1);

@@ -62,6 +62,7 @@ struct chan {
 struct resolver {
 	struct loop *loop;
 	struct chan chans[CHANS];
+	bool no_ipv6;
 	bool renewing; /* what is cancelled now is asked again */
 	struct sock *socks;
 	struct timer timeout, sweep;
@@ -318,8 +319,9 @@ static void ask_half(struct name *e, unsigned f)
 
 static void ask(struct name *e)
 {
-	e->half[0] = e->half[1] = (struct half){ .pending = true };
-	for (unsigned f = 0; f < 2; f++)
+	e->half[0] = (struct half){ .pending = !e->r->no_ipv6 };
+	e->half[1] = (struct half){ .pending = true };
+	for (unsigned f = e->r->no_ipv6; f < 2; f++)
 		ask_half(e, f);
 	arm(e->r);
 }
@@ -404,6 +406,8 @@ struct lookup *resolver_lookup(struct resolver *r, uint32_t sandbox, struct str 
 }
 
 /* --- start --------------------------------------------------------------------------------------------------------- */
+
+void resolver_no_ipv6(struct resolver *r) { r->no_ipv6 = true; }
 
 static int server_list(struct str servers, struct buf *csv, struct err *err)
 {

@@ -109,6 +109,12 @@ static void on_observe(void *arg, const struct schema_row *row, const struct sch
 	((struct config_load *)arg)->c->observe = v->truth;
 }
 
+static void on_ipv6(void *arg, const struct schema_row *row, const struct schema_value *v)
+{
+	(void)row;
+	((struct config_load *)arg)->c->no_ipv6 = !v->truth;
+}
+
 /* --- the proxy behind --- */
 
 static void on_proxy_url(void *arg, const struct schema_row *row, const struct schema_value *v)
@@ -404,6 +410,7 @@ static const struct schema_row top_rows[] = {
 	{ "trust", SCHEMA_TEXT, false, on_trust, NULL, 0, 0 },
 	{ "boundary", SCHEMA_TEXT, false, on_boundary, NULL, 0, 0 },
 	{ "observe", SCHEMA_BOOL, false, on_observe, NULL, 0, 0 },
+	{ "ipv6", SCHEMA_BOOL, false, on_ipv6, NULL, 0, 0 },
 	{ "upstream_proxy", SCHEMA_MAP, false, on_proxy, NULL, 0, 0 },
 	{ "uid_base", SCHEMA_NUMBER, false, on_uid_base, NULL, 0, 0 },
 	{ "listen", SCHEMA_LATER, false, NULL, "network listeners", 0, 0 },

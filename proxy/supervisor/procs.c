@@ -110,6 +110,7 @@ static void send_start(struct proc *p)
 		break;
 	case ROLE_DIALER:
 		snprintf(text, sizeof(text), "%s%s", s->start.config.proxy, s->start.config.dns);
+		m.flags |= s->start.config.no_ipv6 ? START_NO_IPV6 : 0;
 		if (s->start.config.proxy_credentials[0] != 0) {
 			struct err err = ERR_INIT;
 

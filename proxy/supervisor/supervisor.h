@@ -69,6 +69,7 @@ struct config { /* gateway.yaml */
 	uint32_t uid_base;
 	char boundary[4096];    /* a policy, or a table, that no other can exceed; empty: none */
 	bool observe;           /* policies may observe */
+	bool no_ipv6;           /* towards destinations */
 	uint8_t signers[SIGNERS_MAX][SIGNATURE_KEY_LEN]; /* require_signed; none: whoever brings a policy */
 	unsigned signer_n;
 	struct folder folders[FOLDERS_MAX];

@@ -87,6 +87,10 @@ elif part == "failover":
     t = threading.Thread(target=lambda: got.update(silent=get(b"silent.test"))); t.start()
     r = get(b"tcp.test"); say(r[0] == "200" and "silent" not in got, "UI03 a name that gets no answer holds up no other", r[:2])
     t.join(); say(code(got["silent"]) in ("dns_failure", "upstream_timeout"), "UI03 and ends by itself", got["silent"][:2])
+elif part == "ipv4":
+    r = get(b"both.test"); say(r[0] == "200", "H13 with IPv6 off a name with both is reached", r[:2])
+    r = get(b"listed-meta6.test"); say(code(r) == "dns_failure" and "no address" in r[1]["reason"], "H13 one with IPv6 alone has no address", r[:2])
+    r = get(b"[::1]", port=COUNT); say(code(r) == "address_denied", "H13 an address is refused, though the policy lists it", r[:2])
 elif part == "changed":
     r = get(b"plain.test"); say(code(r) == "dns_failure", "UI04 no name server can be reached", r[:2])
     open("changed.now", "w").close()

@@ -126,6 +126,18 @@ wait_for 20 test -S "$STATE/run/control.sock"
 part failover
 "$SP" stop --all --state "$STATE" >/dev/null 2>&1
 wait_for 10 bash -c "! [ -S '$STATE/run/control.sock' ]"
+printf 'ipv6: false\ndns: { servers: ["127.0.0.1:%s"] }\n' "$DNS" >"$T/gateway.yaml"
+"$SP" serve --config "$T/gateway.yaml" --state "$STATE" >"$T/gateway.log" 2>&1 &
+PIDS+=($!)
+wait_for 20 test -S "$STATE/run/control.sock"
+before=$(lines)
+printf '  - host: "[::1]"\n    scheme: http\n    ports: [%s]\n    addresses: [ "::1/128" ]\n    allow: [ "GET /**" ]\n' "$COUNT" >>"$WORK/policy.yaml"
+part ipv4
+check "H13 with IPv6 off no IPv6 address is asked for" bash -c "tail -n +$((before + 1)) '$T/asked' | grep -q ' both.test A$' && ! tail -n +$((before + 1)) '$T/asked' | grep -q AAAA"
+check "H13 the record says why" record_says ::1 "turns IPv6 off"
+check "H13 nor connected to" test "$(grep -c connect "$T/connects")" = 0
+"$SP" stop --all --state "$STATE" >/dev/null 2>&1
+wait_for 10 bash -c "! [ -S '$STATE/run/control.sock' ]"
 if [ "$(id -u)" -eq 0 ]; then
 	python3 "$here/dnsd.py" 53 "$T/asked53" "$T/zone" 127.77.0.1 >"$T/dnsd53.log" 2>&1 &
 	PIDS+=($!)
