@@ -39,6 +39,7 @@ struct answer {
 typedef void lookup_fn(void *arg, const struct answer *a);
 /* servers: "ADDRESS PORT\n" each. */
 struct resolver *resolver_new(struct loop *l, struct str servers, struct err *err);
+int resolver_keep_s(int ttl); /* how long an answer of that TTL is used: one of 0 is not a question for each connection, one of years is asked again */
 void resolver_no_ipv6(struct resolver *r); /* IPv4 addresses alone are asked for */
 /* Others from now on; what is pending is asked again of them. On failure (the list is none) the old ones stay. */
 int resolver_servers(struct resolver *r, struct str servers, struct err *err);

@@ -229,6 +229,8 @@ static void on_partial(struct timer *t)
 	}
 }
 
+int resolver_keep_s(int ttl) { return ttl < DNS_TTL_MIN_S ? DNS_TTL_MIN_S : ttl > DNS_TTL_MAX_S ? DNS_TTL_MAX_S : ttl; }
+
 static void set_expiry(struct name *e)
 {
 	const struct half *h = e->half;
@@ -237,8 +239,7 @@ static void set_expiry(struct name *e)
 	for (int f = 0; f < 2; f++)
 		if (h[f].n > 0 && h[f].ttl < ttl)
 			ttl = h[f].ttl;
-	if (ttl < DNS_TTL_MIN_S || h[0].n + h[1].n == 0)
-		ttl = DNS_TTL_MIN_S;
+	ttl = h[0].n + h[1].n == 0 ? DNS_TTL_MIN_S : resolver_keep_s(ttl);
 	for (int f = 0; f < 2; f++)
 		if (h[f].status != ARES_SUCCESS && h[f].status != ARES_ENODATA && h[f].status != ARES_ENOTFOUND)
 			ttl = DNS_FAILED_S; /* half an answer is not kept for long either */

@@ -38,6 +38,7 @@ static const struct zone_row zone[] = {
 	{ "mixed.example", 28, "fd00::1", 60 },
 	{ "broken.example", 1, "!", 0 },
 	{ "broken.example", 28, "!", 0 },
+	{ "zero.example", 1, "127.0.0.1", 0 },
 	{ "fallback.example", 1, "127.0.0.1", 60 },
 	{ "fallback.example", 28, "::1", 60 }, /* nobody listens there */
 };
@@ -152,7 +153,7 @@ static int setup(void **state)
 	}
 	snprintf(yaml, sizeof(yaml),
 	         "version: 1\nname: test\ndestinations:\n"
-	         "  - { host: [loop.example, slow6.example, mixed.example, fallback.example, nowhere.example, broken.example], ports: [%u], addresses: [127.0.0.0/8, \"::1/128\"], allow: [ \"GET /**\" ] }\n"
+	         "  - { host: [loop.example, zero.example, slow6.example, mixed.example, fallback.example, nowhere.example, broken.example], ports: [%u], addresses: [127.0.0.0/8, \"::1/128\"], allow: [ \"GET /**\" ] }\n"
 	         "  - { host: [private.example, mapped.example, metadata.example, own.example], ports: [%u], allow: [ \"GET /**\" ] }\n"
 	         "  - { host: loop.example, ports: [%u], addresses: [127.0.0.0/8], allow: [ \"GET /**\" ] }\n"
 	         "  - { host: loop.example, ports: [%u], addresses: [127.0.0.0/8], allow: [ \"GET /**\" ] }\n"
@@ -358,6 +359,75 @@ static void on_link(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* A TTL of nothing is no reason to ask for each connection (H06: each is vetted all the same), and none is believed for ever. */
+static void ttl_limits(void **state)
+{
+	static const struct { int ttl, kept; } cases[] = { { 0, 5 }, { -1, 5 }, { 4, 5 }, { 5, 5 }, { 60, 60 }, { 300, 300 }, { 301, 300 }, { 2147483647, 300 } };
+	int link = role_peer(&role, ROLE_WORKER, 1), before;
+	char cause[512];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(resolver_keep_s(cases[i].ttl), cases[i].kept);
+	before = questions;
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(dial(link, "zero.example", port, cause).status, DIAL_OK);
+	assert_int_equal(questions - before, 2); /* one for each family */
+	close(link);
+}
+
+/* H08 as it is dialled: none of these is connected to without being listed, whatever listens there. 0, 77: no namespaces here, else the case. */
+static int own_addresses(void)
+{
+	static const struct { const char *host; uint8_t status; } cases[] = {
+		{ "8.8.8.8", DIAL_ADDRESS_DENIED }, { "8.8.8.99", DIAL_ADDRESS_DENIED }, { "2606:4700::1", DIAL_ADDRESS_DENIED }, { "2606:4700::99", DIAL_ADDRESS_DENIED },
+		{ "8.8.9.1", DIAL_UNREACHABLE }, /* no route: nothing is refused there */
+		{ "8.8.4.4", DIAL_OK },
+	};
+	static const char hosts[] = "version: 1\nname: own\ndestinations:\n"
+				    "  - { host: [\"8.8.8.8\", \"8.8.8.99\", \"[2606:4700::1]\", \"[2606:4700::99]\", \"8.8.9.1\"], ports: [4433], allow: [ \"GET /**\" ] }\n"
+				    "  - { host: \"8.8.4.4\", ports: [4433], addresses: [ 8.8.4.4/32 ], allow: [ \"GET /**\" ] }\n";
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_port = htons(4433) };
+	int s, link;
+	struct role_under_test r;
+	char cause[512];
+
+	if (!own_network() || system("ip link set lo up && ip addr add 8.8.8.8/24 dev lo && ip addr add 8.8.4.4/32 dev lo && ip addr add 2606:4700::1/64 dev lo nodad") != 0)
+		return 77;
+	s = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (bind(s, (struct sockaddr *)&any, sizeof(any)) != 0 || listen(s, 16) != 0)
+		return 77;
+	r = role_start(dialer_main, "127.0.0.1 53\n", 13, NULL, 0);
+	role_sandbox(&r, 1, 3, 0, "box", test_table(hosts));
+	link = role_peer(&r, ROLE_WORKER, 1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int fd;
+
+		ask(link, i + 1, cases[i].host, 4433);
+		if (answer(link, i + 1, cause, &fd).status != cases[i].status)
+			return (int)i + 1;
+	}
+	/* the one that is listed, and nobody else */
+	for (int n = 0;; n++)
+		if (accept(s, NULL, NULL) < 0)
+			return n == 1 ? 0 : 60;
+}
+
+static void own_addresses_dialled(void **state)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0)
+		_exit(own_addresses());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void failures(void **state)
 {
 	int link = role_peer(&role, ROLE_WORKER, 1);
@@ -473,7 +543,7 @@ static void stalled(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(connects), cmocka_unit_test(policy_first), cmocka_unit_test(addresses), cmocka_unit_test(on_link), cmocka_unit_test(failures), cmocka_unit_test(many), cmocka_unit_test(generations), cmocka_unit_test(stalled) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(connects), cmocka_unit_test(policy_first), cmocka_unit_test(addresses), cmocka_unit_test(on_link), cmocka_unit_test(own_addresses_dialled), cmocka_unit_test(ttl_limits), cmocka_unit_test(failures), cmocka_unit_test(many), cmocka_unit_test(generations), cmocka_unit_test(stalled) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
