@@ -6,8 +6,9 @@ NAME=proxy
 . "$(dirname "$0")/lib.sh"
 can_run
 here=$(dirname "$0")
-make_pki DNS:refused.test,DNS:auth.test,DNS:gone.test,DNS:late.test,DNS:garbage.test,DNS:nul.test,DNS:endless.test,DNS:closed.test,DNS:slow.test,DNS:bytes.test,DNS:private.test
-start_nginx
+make_pki DNS:refused.test,DNS:auth.test,DNS:gone.test,DNS:late.test,DNS:garbage.test,DNS:nul.test,DNS:endless.test,DNS:closed.test,DNS:slow.test,DNS:bytes.test,DNS:private.test,DNS:token.test
+TOKEN=planted-token-$RANDOM$RANDOM-of-24
+start_nginx "location /oauth/token { default_type application/json; return 200 '{\"access_token\":\"$TOKEN\",\"token_type\":\"Bearer\",\"expires_in\":3600}'; }"
 DNS=$(free_port)
 printf 'api.test a 127.0.0.1\nplain.test a 127.0.0.1\nprivate.test a 10.9.9.9\nproxy.corp.test a 127.0.0.1\ntwo.test a 127.0.0.9 127.0.0.1\n' >"$T/zone"
 python3 "$here/dnsd.py" "$DNS" "$T/asked" "$T/zone" >"$T/dnsd.log" 2>&1 &
@@ -40,6 +41,15 @@ d() { printf '  - host: %s\n    ports: [%s]\n%s    tls: { ca: ./upca.pem }\n    
 	printf '  - host: banner.test\n    protocol: tcp\n    ports: [2222]\n    allow: tunnel\n'
 	printf '  - host: plain.test\n    scheme: http\n    allow: [ "GET /**" ]\n'
 } >"$WORK/names.yaml"
+{ # a token that secrets obtains, on a connection of its own
+	printf "version: 1\nname: token\nsecrets:\n  t: { env: E2E_SECRET, hosts: [api.test], oauth2: { client_id: robot, token_url: 'https://token.test:%s/oauth/token', ca: ./upca.pem } }\ndestinations:\n" "$PORT"
+	d api.test
+	printf '    inject: [ { secret: t, as: bearer } ]\n'
+} >"$WORK/token.yaml"
+token() { # NAME: by our own proxy, which is given the names
+	(cd "$WORK" && E2E_SECRET=$SECRET timeout 60 "$SP" run --quiet --policy token.yaml -- curl -sS -m 30 "https://api.test:$PORT/v1/hello?token-$1") >"$T/out" 2>&1
+	check "$1: a token is obtained by it too" bash -c "grep -q 'CONNECT token.test:$PORT' '$T/own.log' && grep -qF 'hello?token-$1 HTTP/1.1 status=200 auth=Bearer $TOKEN' '$T/ngx/access.log'"
+}
 gateway() { # lines of upstream_proxy
 	[ ! -S "$STATE/run/control.sock" ] || "$SP" stop --all >/dev/null 2>&1
 	wait_for 10 bash -c "! [ -S '$STATE/run/control.sock' ]"
@@ -164,6 +174,9 @@ for port in "$FRONT12" "$FRONT"; do
 	named curl -sS -m 30 "https://api.test:$PORT/v1/x" "https://bytes.test:$PORT/v1/y" >"$T/out" 2>&1
 	check "$v: it answers whole, or octet by octet" test "$(grep -c '^fine$' "$T/out")" = 2
 	says "$v: spoken" "$T/front.log" "handshake $v"
+	: >"$T/own.log"
+	token "$v"
+	named curl -sS -m 30 "https://api.test:$PORT/v1/x" >"$T/out" 2>&1
 	says "$v: with credentials" "$T/own.log" "CONNECT api.test:$PORT host=api.test:$PORT auth=Basic $(printf '%s' "$CRED" | base64 -w0) behind=0"
 	for row in 'refused answered 403' 'auth answered 407' 'garbage an answer to CONNECT that is none' 'nul an answer to CONNECT that is none' 'endless an answer to CONNECT that is none' 'closed without an answer' 'slow does not answer'; do
 		h=${row%% *}
@@ -202,6 +215,7 @@ gateway "url: http://127.0.0.1:$OWN" "credentials: ./credentials" "names: proxy"
 before=$(wc -l <"$T/asked")
 named curl -sS -m 30 "https://api.test:$PORT/v1/x" "https://bytes.test:$PORT/v1/y" >"$T/out" 2>&1
 check "names are given to the proxy: it answers whole, or octet by octet" test "$(grep -c '^fine$' "$T/out")" = 2
+token clear
 says "with credentials" "$T/own.log" "CONNECT api.test:$PORT host=api.test:$PORT auth=Basic $(printf '%s' "$CRED" | base64 -w0) behind=0"
 for row in 'refused answered 403' 'auth answered 407' 'gone answered 502' 'late answered 504' 'garbage an answer to CONNECT that is none' 'nul an answer to CONNECT that is none' 'endless an answer to CONNECT that is none' 'closed without an answer' 'slow does not answer'; do
 	h=${row%% *}
