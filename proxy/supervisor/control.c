@@ -26,6 +26,7 @@
 #endif
 #define MESSAGE_MAX 65536
 #define FDS_MAX 64
+#define FDS_SENT_MAX 253 /* the kernel's SCM_MAX_FD: what we had no room for it would close, in our time */
 #define CLIENTS_MAX (SANDBOXES_MAX + 200) /* a sandbox's life is a connection */
 #define CALLER_MAX 256 /* connections, and sandboxes, of one user who is no administrator */
 #define ACCEPT_AGAIN_MS 100
@@ -61,6 +62,21 @@ bool control_uses_ca(const struct control *c, uint16_t number)
 
 static void free_later(void *p) { free(p); }
 
+/* Of those that a caller brought, what is left; -1: none. */
+static void let_go(const struct caller *by, int *fds, unsigned n)
+{
+	unsigned k = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (fds[i] >= 0 && by->admin)
+			close(fds[i]);
+		else if (fds[i] >= 0)
+			fds[k++] = fds[i];
+	}
+	if (!by->admin)
+		closer_close(fds, k);
+}
+
 static void drop(struct control_client *cc)
 {
 	struct supervisor *s = cc->control->sup;
@@ -77,7 +93,7 @@ static void drop(struct control_client *cc)
 	}
 	cc->control->n--;
 	watch_stop(&cc->watch);
-	close(cc->watch.fd);
+	let_go(&cc->caller, &(int){ cc->watch.fd }, 1);
 	for (b = s->sandboxes; b != NULL; b = next) {
 		next = b->next;
 		if (b->waiter == cc)
@@ -157,6 +173,32 @@ static int take_fd(json_t *o, const char *key, int *fds, unsigned n)
 	fd = fds[i];
 	fds[i] = -1;
 	return fd;
+}
+
+/*
+ * The same of what holds a table or variables, which o, a part of the message, names as its "fd". It is sealed memory when a
+ * caller brings it who is no administrator: on anything else he could have us wait. False: answered with what is wrong, and
+ * never taken for none.
+ */
+static bool take_memory(struct control_client *cc, json_int_t id, const char *code, const char *what, json_t *o, int *fds, unsigned n, int *out)
+{
+	json_t *j = json_object_get(o, "fd");
+	json_int_t i = json_is_integer(j) ? json_integer_value(j) : -1;
+	char text[200];
+
+	*out = -1;
+	if (j == NULL)
+		return true;
+	if (i < 0 || i >= (json_int_t)n || fds[i] < 0) {
+		snprintf(text, sizeof(text), "%s: \"fd\" is no index of a descriptor that came with the message, or one that is used already", what);
+	} else if (!cc->caller.admin && !generation_sealed(fds[i])) {
+		snprintf(text, sizeof(text), "%s: \"fd\" is memory, a memfd with the seals seal, shrink, grow and write, when a caller who is no administrator brings it", what);
+	} else {
+		*out = take_fd(o, "fd", fds, n);
+		return true;
+	}
+	control_reply_error(cc, id, code, text);
+	return false;
 }
 
 /* Whether fd is what its kind says: nothing else is ever handed to a worker as a listener. */
@@ -256,10 +298,9 @@ static struct generation *take_policy(struct control_client *cc, json_int_t id, 
 	struct err err = ERR_INIT;
 	size_t i;
 
-	g->env_fd = take_fd(json_object_get(o, "env"), "fd", fds, n);
-	g->table_fd = take_fd(json_object_get(o, "policy"), "fd", fds, n);
 	g->flags = json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS;
-	if (asks_too_much(cc, id, sandbox, o))
+	if (asks_too_much(cc, id, sandbox, o) || !take_memory(cc, id, "bad_fd", "env", json_object_get(o, "env"), fds, n, &g->env_fd) ||
+		!take_memory(cc, id, "no_policy", "policy", json_object_get(o, "policy"), fds, n, &g->table_fd))
 		goto bad;
 	if (name_ok(policy_name(o))) {
 		g->narrow_fd = g->table_fd; /* beside a name: what narrows it */
@@ -321,8 +362,7 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 	struct generation *g = NULL;
 	size_t i;
 
-	b->boundary_fd = take_fd(json_object_get(o, "boundary"), "fd", fds, n);
-	b->meter_fd = -1;
+	b->boundary_fd = b->meter_fd = -1;
 	b->caller = cc->caller;
 	b->flags = SANDBOX_CA_FLAGS(cc->ca) | (json_is_true(json_object_get(o, "observe")) || cc->control->sup->start.config.observe ? SANDBOX_OBSERVE : 0);
 	if (name == NULL || !name_ok(name)) {
@@ -330,6 +370,8 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 		goto bad;
 	}
 	snprintf(b->name, sizeof(b->name), "%s", name);
+	if (!take_memory(cc, id, "bad_fd", "boundary", json_object_get(o, "boundary"), fds, n, &b->boundary_fd))
+		goto bad;
 	for (struct sandbox *x = cc->control->sup->sandboxes; x != NULL; x = x->next) {
 		if (!x->gone && strcmp(x->name, name) == 0) {
 			control_reply_error(cc, id, "name_in_use", "a sandbox of this name is running: choose another --name");
@@ -352,8 +394,7 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 			if (strcmp(kind, kinds[x]) == 0)
 				k = x;
 		if (k == 0 || fd < 0 || b->listener_n == MSG_LISTENERS_MAX || !listener_ok(fd, k) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
-			if (fd >= 0)
-				close(fd);
+			let_go(&cc->caller, &fd, 1);
 			control_reply_error(cc, id, "bad_sockets", "each of identify.sockets is {\"kind\":K,\"fd\":N} with a socket of that kind that listens, at most 8");
 			goto bad;
 		}
@@ -376,16 +417,25 @@ bad:
 
 /* --- reload -------------------------------------------------------------------------------------------------------- */
 
-/* What was tried and did not come to a table; the text is the caller's. */
-static void note_failure(struct sandbox *b, const char *text)
+/* What was tried and did not come to a table; the text is the caller's. As many records of it as he likes are for administrators. */
+static void note_failure(struct control_client *cc, json_int_t id, struct sandbox *b, const char *text)
 {
-	char words[500];
+	char words[500], more[600];
 	size_t k = 0;
 
 	for (; *text && k + 1 < sizeof(words); text++)
 		words[k++] = *text >= 0x20 && *text < 0x7f ? *text : ' ';
 	words[k] = 0;
-	control_reloaded(b, NULL, words);
+	if (cc->caller.admin) {
+		b->reloading = true;
+		b->reload_waiter = cc;
+		b->reload_id = id;
+		control_reloaded(b, NULL, words);
+		return;
+	}
+	snprintf(more, sizeof(more), "policy not replaced: %s", words);
+	caller_refused(b->sup, &cc->caller, str_of(b->name), more);
+	control_reply_error(cc, id, "refused", words);
 }
 
 static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
@@ -402,16 +452,16 @@ static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *
 		control_reply_error(cc, id, "busy", "another policy is on its way to this sandbox");
 		return;
 	}
-	g = failed == NULL ? take_policy(cc, id, b->name, o, fds, n) : NULL;
-	if (failed == NULL && g == NULL)
+	if (failed != NULL) {
+		note_failure(cc, id, b, failed);
+		return;
+	}
+	g = take_policy(cc, id, b->name, o, fds, n);
+	if (g == NULL)
 		return;
 	b->reloading = true;
 	b->reload_waiter = cc;
 	b->reload_id = id;
-	if (failed != NULL) {
-		note_failure(b, failed);
-		return;
-	}
 	generation_keep_sources(g, b->in_force, json_object_get(o, "env") == NULL, json_object_get(o, "files") == NULL);
 	generation_add(b, g);
 }
@@ -616,12 +666,13 @@ static void on_client(struct watch *w, uint32_t events)
 	static char buf[MESSAGE_MAX + 1];
 	union {
 		struct cmsghdr h;
-		char room[CMSG_SPACE(sizeof(int) * FDS_MAX)];
+		char room[CMSG_SPACE(sizeof(int) * FDS_SENT_MAX)];
 	} ctl;
 	struct iovec iov = { buf, MESSAGE_MAX };
 	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl) };
-	int fds[FDS_MAX];
+	int fds[FDS_SENT_MAX];
 	unsigned fd_n = 0;
+	struct caller by = cc->caller; /* who may be gone by the end */
 	ssize_t n = recvmsg(w->fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
 	(void)events;
@@ -635,13 +686,11 @@ static void on_client(struct watch *w, uint32_t events)
 	}
 	if (n <= 0) /* the end, or an empty message, which may have brought descriptors */
 		drop(cc);
-	else if (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+	else if ((mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || fd_n > FDS_MAX)
 		control_reply_error(cc, 0, "too_large", "a message is at most 64 KiB with 64 descriptors");
 	else
 		handle(cc, buf, (size_t)n, fds, fd_n);
-	for (unsigned i = 0; i < fd_n; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	let_go(&by, fds, fd_n);
 }
 
 static void on_accept_again(struct timer *t)
@@ -702,7 +751,7 @@ static void on_accept(struct watch *w, uint32_t events)
 		return;
 	}
 	if (!caller_ok(c, fd, &by)) {
-		close(fd);
+		closer_close(&fd, 1); /* he may have sent something already */
 		return;
 	}
 	cc = must_calloc(1, sizeof(*cc));
