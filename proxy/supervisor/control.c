@@ -28,6 +28,7 @@
 #define FDS_MAX 64
 #define FDS_SENT_MAX 253 /* the kernel's SCM_MAX_FD: what we had no room for it would close, in our time */
 #define CLIENTS_MAX (SANDBOXES_MAX + 200) /* a sandbox's life is a connection */
+#define OTHERS_KEEP 200 /* connections, and sandboxes, that those of all users who are no administrators leave to these */
 #define CALLER_MAX 256 /* connections, and sandboxes, of one user who is no administrator */
 #define ACCEPT_AGAIN_MS 100
 #define FINISH_MS 300 /* for the worker's counts */
@@ -81,6 +82,7 @@ static void drop(struct control_client *cc)
 {
 	struct supervisor *s = cc->control->sup;
 	struct sandbox *b, *next;
+	int fd = cc->watch.fd;
 
 	if (cc->closed)
 		return;
@@ -93,7 +95,7 @@ static void drop(struct control_client *cc)
 	}
 	cc->control->n--;
 	watch_stop(&cc->watch);
-	let_go(&cc->caller, &(int){ cc->watch.fd }, 1);
+	let_go(&cc->caller, &fd, 1);
 	for (b = s->sandboxes; b != NULL; b = next) {
 		next = b->next;
 		if (b->waiter == cc)
@@ -258,6 +260,8 @@ static bool asks_too_much(struct control_client *cc, json_int_t id, const char *
 		not_allowed(cc, id, sandbox, "a policy of one's own is for this gateway's own user and administrators: name an installed one, {\"policy\":{\"name\":NAME}}; one that only narrows it may stand beside it as its \"fd\"");
 	else if (json_array_size(json_object_get(o, "files")) > 0 || json_object_get(o, "vault") != NULL)
 		not_allowed(cc, id, sandbox, "the files and the Vault of an installed policy are this gateway's: \"files\" and \"vault\" are for its own user and administrators");
+	else if (json_object_get(o, "boundary") != NULL) /* what goes beyond it is said: he could ask what stands in the installed one */
+		not_allowed(cc, id, sandbox, "a boundary is for this gateway's own user and administrators: what narrows an installed policy stands beside its name as its \"fd\"");
 	else if (json_is_true(json_object_get(o, "observe")))
 		not_allowed(cc, id, sandbox, "that a policy may observe is for this gateway's operator to say (gateway.yaml: observe)");
 	else
@@ -353,6 +357,15 @@ static unsigned sandboxes_of(const struct control_client *cc)
 	return n;
 }
 
+static unsigned sandboxes_of_others(const struct supervisor *s)
+{
+	unsigned n = 0;
+
+	for (const struct sandbox *b = s->sandboxes; b != NULL; b = b->next)
+		n += !b->caller.admin;
+	return n;
+}
+
 static void op_register(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
 {
 	static const char *const kinds[] = { NULL, "proxy4", "proxy6", "dns_tcp4", "dns_tcp6", "dns_udp4", "dns_udp6" };
@@ -370,20 +383,18 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 		goto bad;
 	}
 	snprintf(b->name, sizeof(b->name), "%s", name);
-	if (!take_memory(cc, id, "bad_fd", "boundary", json_object_get(o, "boundary"), fds, n, &b->boundary_fd))
-		goto bad;
 	for (struct sandbox *x = cc->control->sup->sandboxes; x != NULL; x = x->next) {
 		if (!x->gone && strcmp(x->name, name) == 0) {
 			control_reply_error(cc, id, "name_in_use", "a sandbox of this name is running: choose another --name");
 			goto bad;
 		}
 	}
-	if (!cc->caller.admin && sandboxes_of(cc) >= CALLER_MAX) {
-		control_reply_error(cc, id, "too_many", "one user has at most 256 sandboxes here");
+	if (!cc->caller.admin && (sandboxes_of(cc) >= CALLER_MAX || sandboxes_of_others(cc->control->sup) >= SANDBOXES_MAX - OTHERS_KEEP)) {
+		control_reply_error(cc, id, "too_many", "one user has at most 256 sandboxes here, and all who are no administrators 3800");
 		goto bad;
 	}
 	g = take_policy(cc, id, name, o, fds, n);
-	if (g == NULL)
+	if (g == NULL || !take_memory(cc, id, "bad_fd", "boundary", json_object_get(o, "boundary"), fds, n, &b->boundary_fd))
 		goto bad;
 	json_array_foreach(socks, i, e) {
 		const char *kind = json_string_value(json_object_get(e, "kind"));
@@ -716,7 +727,7 @@ static bool is_outside(const struct control *c, int fd)
 /* Who gets no connection hears why, if that can be said at once. */
 static bool caller_ok(struct control *c, int fd, struct caller *by)
 {
-	unsigned n = 0;
+	unsigned n = 0, others = 0;
 	char why[200];
 
 	if (!is_outside(c, fd) || c->n >= CLIENTS_MAX)
@@ -725,10 +736,10 @@ static bool caller_ok(struct control *c, int fd, struct caller *by)
 		caller_refused(c->sup, by, STR_NONE, why);
 	} else {
 		for (const struct control_client *cc = c->clients; cc != NULL; cc = cc->next)
-			n += cc->caller.uid == by->uid;
-		if (by->admin || n < CALLER_MAX)
+			n += cc->caller.uid == by->uid, others += !cc->caller.admin;
+		if (by->admin || (n < CALLER_MAX && others < CLIENTS_MAX - OTHERS_KEEP))
 			return true;
-		snprintf(why, sizeof(why), "one user has at most %d connections here", CALLER_MAX);
+		snprintf(why, sizeof(why), "one user has at most %d connections here, and all who are no administrators %d", CALLER_MAX, CLIENTS_MAX - OTHERS_KEEP);
 	}
 	send_text(fd, json_pack("{s:i,s:{s:s,s:s}}", "id", 0, "error", "code", "not_allowed", "message", why));
 	return false;
