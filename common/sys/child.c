@@ -66,7 +66,7 @@ static void child_main(enum role r, int dir_fd, int link, const int *extra, unsi
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (read(go, &c, 1) != 1)
 		_exit(125); /* the parent is gone, or could not set the map */
-	if (setgid(0) != 0 || setuid(0) != 0)
+	if (syscall(SYS_setgid, 0) != 0 || syscall(SYS_setuid, 0) != 0) /* not libc's, which would ask threads that only our parent has */
 		_exit(125);
 	setsid(); /* no terminal, and what is typed there is the supervisor's business */
 	/* audit outlives the supervisor for a moment: it closes what is open, and sees the end on its link */

@@ -26,7 +26,9 @@
 #endif
 #define MESSAGE_MAX 65536
 #define FDS_MAX 64
+#define FDS_SENT_MAX 253 /* the kernel's SCM_MAX_FD: what we had no room for it would close, in our time */
 #define CLIENTS_MAX (SANDBOXES_MAX + 200) /* a sandbox's life is a connection */
+#define OTHERS_KEEP 200 /* connections, and sandboxes, that those of all users who are no administrators leave to these */
 #define CALLER_MAX 256 /* connections, and sandboxes, of one user who is no administrator */
 #define ACCEPT_AGAIN_MS 100
 #define FINISH_MS 300 /* for the worker's counts */
@@ -61,10 +63,26 @@ bool control_uses_ca(const struct control *c, uint16_t number)
 
 static void free_later(void *p) { free(p); }
 
+/* Of those that a caller brought, what is left; -1: none. */
+static void let_go(const struct caller *by, int *fds, unsigned n)
+{
+	unsigned k = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (fds[i] >= 0 && by->admin)
+			close(fds[i]);
+		else if (fds[i] >= 0)
+			fds[k++] = fds[i];
+	}
+	if (!by->admin)
+		closer_close(fds, k);
+}
+
 static void drop(struct control_client *cc)
 {
 	struct supervisor *s = cc->control->sup;
 	struct sandbox *b, *next;
+	int fd = cc->watch.fd;
 
 	if (cc->closed)
 		return;
@@ -77,7 +95,7 @@ static void drop(struct control_client *cc)
 	}
 	cc->control->n--;
 	watch_stop(&cc->watch);
-	close(cc->watch.fd);
+	let_go(&cc->caller, &fd, 1);
 	for (b = s->sandboxes; b != NULL; b = next) {
 		next = b->next;
 		if (b->waiter == cc)
@@ -159,6 +177,32 @@ static int take_fd(json_t *o, const char *key, int *fds, unsigned n)
 	return fd;
 }
 
+/*
+ * The same of what holds a table or variables, which o, a part of the message, names as its "fd". It is sealed memory when a
+ * caller brings it who is no administrator: on anything else he could have us wait. False: answered with what is wrong, and
+ * never taken for none.
+ */
+static bool take_memory(struct control_client *cc, json_int_t id, const char *code, const char *what, json_t *o, int *fds, unsigned n, int *out)
+{
+	json_t *j = json_object_get(o, "fd");
+	json_int_t i = json_is_integer(j) ? json_integer_value(j) : -1;
+	char text[200];
+
+	*out = -1;
+	if (j == NULL)
+		return true;
+	if (i < 0 || i >= (json_int_t)n || fds[i] < 0) {
+		snprintf(text, sizeof(text), "%s: \"fd\" is no index of a descriptor that came with the message, or one that is used already", what);
+	} else if (!cc->caller.admin && !generation_sealed(fds[i])) {
+		snprintf(text, sizeof(text), "%s: \"fd\" is memory, a memfd with the seals seal, shrink, grow and write, when a caller who is no administrator brings it", what);
+	} else {
+		*out = take_fd(o, "fd", fds, n);
+		return true;
+	}
+	control_reply_error(cc, id, code, text);
+	return false;
+}
+
 /* Whether fd is what its kind says: nothing else is ever handed to a worker as a listener. */
 static bool listener_ok(int fd, unsigned kind)
 {
@@ -216,6 +260,8 @@ static bool asks_too_much(struct control_client *cc, json_int_t id, const char *
 		not_allowed(cc, id, sandbox, "a policy of one's own is for this gateway's own user and administrators: name an installed one, {\"policy\":{\"name\":NAME}}; one that only narrows it may stand beside it as its \"fd\"");
 	else if (json_array_size(json_object_get(o, "files")) > 0 || json_object_get(o, "vault") != NULL)
 		not_allowed(cc, id, sandbox, "the files and the Vault of an installed policy are this gateway's: \"files\" and \"vault\" are for its own user and administrators");
+	else if (json_object_get(o, "boundary") != NULL) /* what goes beyond it is said: he could ask what stands in the installed one */
+		not_allowed(cc, id, sandbox, "a boundary is for this gateway's own user and administrators: what narrows an installed policy stands beside its name as its \"fd\"");
 	else if (json_is_true(json_object_get(o, "observe")))
 		not_allowed(cc, id, sandbox, "that a policy may observe is for this gateway's operator to say (gateway.yaml: observe)");
 	else
@@ -256,10 +302,9 @@ static struct generation *take_policy(struct control_client *cc, json_int_t id, 
 	struct err err = ERR_INIT;
 	size_t i;
 
-	g->env_fd = take_fd(json_object_get(o, "env"), "fd", fds, n);
-	g->table_fd = take_fd(json_object_get(o, "policy"), "fd", fds, n);
 	g->flags = json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS;
-	if (asks_too_much(cc, id, sandbox, o))
+	if (asks_too_much(cc, id, sandbox, o) || !take_memory(cc, id, "bad_fd", "env", json_object_get(o, "env"), fds, n, &g->env_fd) ||
+		!take_memory(cc, id, "no_policy", "policy", json_object_get(o, "policy"), fds, n, &g->table_fd))
 		goto bad;
 	if (name_ok(policy_name(o))) {
 		g->narrow_fd = g->table_fd; /* beside a name: what narrows it */
@@ -312,6 +357,15 @@ static unsigned sandboxes_of(const struct control_client *cc)
 	return n;
 }
 
+static unsigned sandboxes_of_others(const struct supervisor *s)
+{
+	unsigned n = 0;
+
+	for (const struct sandbox *b = s->sandboxes; b != NULL; b = b->next)
+		n += !b->caller.admin;
+	return n;
+}
+
 static void op_register(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
 {
 	static const char *const kinds[] = { NULL, "proxy4", "proxy6", "dns_tcp4", "dns_tcp6", "dns_udp4", "dns_udp6" };
@@ -321,8 +375,7 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 	struct generation *g = NULL;
 	size_t i;
 
-	b->boundary_fd = take_fd(json_object_get(o, "boundary"), "fd", fds, n);
-	b->meter_fd = -1;
+	b->boundary_fd = b->meter_fd = -1;
 	b->caller = cc->caller;
 	b->flags = SANDBOX_CA_FLAGS(cc->ca) | (json_is_true(json_object_get(o, "observe")) || cc->control->sup->start.config.observe ? SANDBOX_OBSERVE : 0);
 	if (name == NULL || !name_ok(name)) {
@@ -336,12 +389,12 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 			goto bad;
 		}
 	}
-	if (!cc->caller.admin && sandboxes_of(cc) >= CALLER_MAX) {
-		control_reply_error(cc, id, "too_many", "one user has at most 256 sandboxes here");
+	if (!cc->caller.admin && (sandboxes_of(cc) >= CALLER_MAX || sandboxes_of_others(cc->control->sup) >= SANDBOXES_MAX - OTHERS_KEEP)) {
+		control_reply_error(cc, id, "too_many", "one user has at most 256 sandboxes here, and all who are no administrators 3800");
 		goto bad;
 	}
 	g = take_policy(cc, id, name, o, fds, n);
-	if (g == NULL)
+	if (g == NULL || !take_memory(cc, id, "bad_fd", "boundary", json_object_get(o, "boundary"), fds, n, &b->boundary_fd))
 		goto bad;
 	json_array_foreach(socks, i, e) {
 		const char *kind = json_string_value(json_object_get(e, "kind"));
@@ -352,8 +405,7 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 			if (strcmp(kind, kinds[x]) == 0)
 				k = x;
 		if (k == 0 || fd < 0 || b->listener_n == MSG_LISTENERS_MAX || !listener_ok(fd, k) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
-			if (fd >= 0)
-				close(fd);
+			let_go(&cc->caller, &fd, 1);
 			control_reply_error(cc, id, "bad_sockets", "each of identify.sockets is {\"kind\":K,\"fd\":N} with a socket of that kind that listens, at most 8");
 			goto bad;
 		}
@@ -376,16 +428,25 @@ bad:
 
 /* --- reload -------------------------------------------------------------------------------------------------------- */
 
-/* What was tried and did not come to a table; the text is the caller's. */
-static void note_failure(struct sandbox *b, const char *text)
+/* What was tried and did not come to a table; the text is the caller's. As many records of it as he likes are for administrators. */
+static void note_failure(struct control_client *cc, json_int_t id, struct sandbox *b, const char *text)
 {
-	char words[500];
+	char words[500], more[600];
 	size_t k = 0;
 
 	for (; *text && k + 1 < sizeof(words); text++)
 		words[k++] = *text >= 0x20 && *text < 0x7f ? *text : ' ';
 	words[k] = 0;
-	control_reloaded(b, NULL, words);
+	if (cc->caller.admin) {
+		b->reloading = true;
+		b->reload_waiter = cc;
+		b->reload_id = id;
+		control_reloaded(b, NULL, words);
+		return;
+	}
+	snprintf(more, sizeof(more), "policy not replaced: %s", words);
+	caller_refused(b->sup, &cc->caller, str_of(b->name), more);
+	control_reply_error(cc, id, "refused", words);
 }
 
 static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n)
@@ -402,16 +463,16 @@ static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *
 		control_reply_error(cc, id, "busy", "another policy is on its way to this sandbox");
 		return;
 	}
-	g = failed == NULL ? take_policy(cc, id, b->name, o, fds, n) : NULL;
-	if (failed == NULL && g == NULL)
+	if (failed != NULL) {
+		note_failure(cc, id, b, failed);
+		return;
+	}
+	g = take_policy(cc, id, b->name, o, fds, n);
+	if (g == NULL)
 		return;
 	b->reloading = true;
 	b->reload_waiter = cc;
 	b->reload_id = id;
-	if (failed != NULL) {
-		note_failure(b, failed);
-		return;
-	}
 	generation_keep_sources(g, b->in_force, json_object_get(o, "env") == NULL, json_object_get(o, "files") == NULL);
 	generation_add(b, g);
 }
@@ -616,12 +677,13 @@ static void on_client(struct watch *w, uint32_t events)
 	static char buf[MESSAGE_MAX + 1];
 	union {
 		struct cmsghdr h;
-		char room[CMSG_SPACE(sizeof(int) * FDS_MAX)];
+		char room[CMSG_SPACE(sizeof(int) * FDS_SENT_MAX)];
 	} ctl;
 	struct iovec iov = { buf, MESSAGE_MAX };
 	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl) };
-	int fds[FDS_MAX];
+	int fds[FDS_SENT_MAX];
 	unsigned fd_n = 0;
+	struct caller by = cc->caller; /* who may be gone by the end */
 	ssize_t n = recvmsg(w->fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
 	(void)events;
@@ -635,13 +697,11 @@ static void on_client(struct watch *w, uint32_t events)
 	}
 	if (n <= 0) /* the end, or an empty message, which may have brought descriptors */
 		drop(cc);
-	else if (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+	else if ((mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || fd_n > FDS_MAX)
 		control_reply_error(cc, 0, "too_large", "a message is at most 64 KiB with 64 descriptors");
 	else
 		handle(cc, buf, (size_t)n, fds, fd_n);
-	for (unsigned i = 0; i < fd_n; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	let_go(&by, fds, fd_n);
 }
 
 static void on_accept_again(struct timer *t)
@@ -667,7 +727,7 @@ static bool is_outside(const struct control *c, int fd)
 /* Who gets no connection hears why, if that can be said at once. */
 static bool caller_ok(struct control *c, int fd, struct caller *by)
 {
-	unsigned n = 0;
+	unsigned n = 0, others = 0;
 	char why[200];
 
 	if (!is_outside(c, fd) || c->n >= CLIENTS_MAX)
@@ -676,10 +736,10 @@ static bool caller_ok(struct control *c, int fd, struct caller *by)
 		caller_refused(c->sup, by, STR_NONE, why);
 	} else {
 		for (const struct control_client *cc = c->clients; cc != NULL; cc = cc->next)
-			n += cc->caller.uid == by->uid;
-		if (by->admin || n < CALLER_MAX)
+			n += cc->caller.uid == by->uid, others += !cc->caller.admin;
+		if (by->admin || (n < CALLER_MAX && others < CLIENTS_MAX - OTHERS_KEEP))
 			return true;
-		snprintf(why, sizeof(why), "one user has at most %d connections here", CALLER_MAX);
+		snprintf(why, sizeof(why), "one user has at most %d connections here, and all who are no administrators %d", CALLER_MAX, CLIENTS_MAX - OTHERS_KEEP);
 	}
 	send_text(fd, json_pack("{s:i,s:{s:s,s:s}}", "id", 0, "error", "code", "not_allowed", "message", why));
 	return false;
@@ -702,7 +762,7 @@ static void on_accept(struct watch *w, uint32_t events)
 		return;
 	}
 	if (!caller_ok(c, fd, &by)) {
-		close(fd);
+		closer_close(&fd, 1); /* he may have sent something already */
 		return;
 	}
 	cc = must_calloc(1, sizeof(*cc));

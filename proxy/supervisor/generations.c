@@ -323,7 +323,7 @@ static void on_checker_late(struct timer *t)
 #define ALL_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* Memory that its maker has sealed as we would: nobody can change it any more, so it need not be copied. No huge pages: those are mapped otherwise. */
-static bool is_sealed(int fd)
+bool generation_sealed(int fd)
 {
 	struct statfs fs;
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -334,13 +334,14 @@ static bool is_sealed(int fd)
 /* A sealed copy: what was checked is what is used, whatever the caller does to its file. */
 int generation_seal(int fd, struct err *err)
 {
+	const bool sealed = generation_sealed(fd); /* before its size is looked at, which then stays */
 	struct stat st;
 	off_t off = 0;
 	int out;
 
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0 || st.st_size > TABLE_MAX)
 		return err_set(err, EINVAL, "the compiled policy is not a regular file of a possible size");
-	if (is_sealed(fd)) {
+	if (sealed) {
 		out = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 		return out < 0 ? err_errno(err, "the compiled policy") : out;
 	}

@@ -39,7 +39,9 @@ void sandbox_free(struct sandbox *b)
 		b->generations = g->newer;
 		generation_free(g);
 	}
-	for (unsigned i = 0; i < b->listener_n; i++)
+	if (!b->caller.admin)
+		closer_close(b->listeners, b->listener_n);
+	for (unsigned i = 0; b->caller.admin && i < b->listener_n; i++)
 		close(b->listeners[i]);
 	if (b->boundary_fd >= 0)
 		close(b->boundary_fd);

@@ -16,6 +16,7 @@
  *   generations.c their policies: check, replacement, retirement
  *   folders.c     policies by name
  *   callers.c     who may do what on the control socket
+ *   closer.c      descriptors of callers, closed apart
  *   control.c     the control socket
  *   supervisor.c  the command, lifecycle records, the orderly end
  */
@@ -248,6 +249,7 @@ bool proc_say(struct proc *p, enum msg_type type, uint32_t generation, const voi
 
 /* generations.c */
 int generation_seal(int fd, struct err *err); /* an own copy of a table that nobody can change; -1 + err */
+bool generation_sealed(int fd); /* memory that nobody can change any more: looking at it, and closing it, waits for nobody */
 /* What it must not exceed: descriptors, the narrowing one first. How many. */
 unsigned generation_boundaries(const struct generation *g, int fds[TABLE_BOUNDARIES_MAX]);
 void generation_rules(const struct generation *g, struct buf *out); /* what its secrets may come from: sources.h */
@@ -295,6 +297,9 @@ bool caller_known(struct caller *by, const struct config *c, int fd, char why[20
 bool caller_may_use(const struct caller *by, const struct config *c, const struct folder *f);
 /* A refusal, for the record and the log; bounded, since callers can bring it about. */
 void caller_refused(struct supervisor *s, const struct caller *by, struct str sandbox, const char *text);
+
+/* closer.c */
+void closer_close(const int *fds, unsigned n); /* does not wait for it: whose they are could make that long */
 
 /* looks.c */
 void look_first(struct proc *p, const struct msg_sandbox_ref *ref, const struct sandbox_file *f); /* p is told of it as it is now, if it is there */

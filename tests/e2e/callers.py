@@ -163,6 +163,8 @@ refused(d.register("n", "agent", policy=T + "/callers.py"), "refused", "damaged"
 refused(d.register("n", "crewed", policy=T + "/narrow.lmdb"), "not_allowed", "may not use policy `crewed`", "nor does it narrow what he may not use")
 refused(d.register("n", "agent", {"files": []}, files=T + "/narrow.lmdb"), "not_allowed", "files", "files for its secrets are not his to bring")
 refused(d.register("n", "agent", {"vault": {"address": "https://127.0.0.1:8200"}}), "not_allowed", "Vault", "nor is a Vault")
+refused(d.register("n", "agent", boundary=T + "/narrow.lmdb"), "not_allowed", "a boundary is for", "nor is a boundary, which would tell him what stands in the installed policy")
+refused(r.register("n", "agent", {"boundary": {"fd": 7}}), "bad_fd", "boundary: ", "root's boundary that was not sent is not taken for none")
 refused(d.register("n", "agent", {"observe": True}), "not_allowed", "observe", "nor that it observes")
 
 # --- what passes -------------------------------------------------------------------------------------------------------
@@ -210,6 +212,62 @@ os.unlink(T + "/team/moves.lmdb")
 os.kill(g.p.pid, 1)
 say(wait_for(10, lambda: any(x.startswith("policy not replaced: user 1 may not use policy `moves`") for x in g.messages())), "a policy that moved to a folder that does not let its user is not taken", g.messages()[-3:])
 say([b["generation"] for b in d.ask("status")["ok"]["sandboxes"] if b["name"] == "moving"] == [gen] and get(a["at"], "/v1/echo")[0] == "200", "the one before stays in force")
+# what is said to be there and is not is never taken for none
+for key in ("policy", "env"):
+    for at in (7, -1, "1"):
+        m = {"policy": {"name": "agent"}}
+        m.setdefault(key, {})["fd"] = at
+        refused(d.register("n", None, m), "no_policy" if key == "policy" else "bad_fd", "no index of a descriptor", "%s: a descriptor %r that was not sent" % (key, at))
+    m = {"policy": {"name": "agent"}, "unsealed": True}
+    refused(d.register("n", None, m, **{key: T + "/narrow.lmdb"}), "no_policy" if key == "policy" else "bad_fd", "memory", "%s: what he could have us wait for, or change" % key)
+# as many records as he likes are not his to make
+a = [d.ask("reload", {"sandbox": "narrowed", "failed": "no %d" % i}) for i in range(60)]
+refused(a[59], "refused", "no 59", "a failure that he tells of is answered")
+n = [x for x in g.messages() if "policy not replaced: no " in x]
+say(len(n) <= 30, "and recorded up to a number", len(n))
+# descriptors whose closing takes long: from a user of a folder's, and from one who is refused (with what he sent before we looked at him)
+slow = []
+for uid in (1, 65534):
+    os.kill(g.p.pid, 19)
+    slow.append(subprocess.Popen(["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", "python3", T + "/callers_linger.py", g.sock], stdout=subprocess.PIPE, text=True))
+    atexit.register(slow[-1].kill)
+    said = slow[-1].stdout.readline()
+    os.kill(g.p.pid, 18)
+    c = Caller(g)
+    for _ in range(3):
+        a = c.ask("status")
+    say(said == "sent\n" and code(a) == "ok", "a descriptor of user %d whose closing waits holds up nobody" % uid, (said, a))
+    c.close()
+a = d.register("after", "agent")
+say(code(a) == "ok" and get(a["at"], "/v1/echo")[0] == "200", "and sandboxes start", a)
+# all users together leave room for administrators; 16 of 256 connections each are more than they may have
+many = """import socket, sys, time
+l = []
+for i in range(256):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect(sys.argv[1])
+    try:
+        s.send(b"{}")
+    except BrokenPipeError:
+        pass
+    try:
+        l.append((s, s.recv(4096)))
+    except ConnectionResetError:
+        l.append((s, s.recv(4096)))
+print(sum(b"not_allowed" in x for _, x in l), flush=True)
+time.sleep(600)
+"""
+crowd = []
+for uid in range(5000, 5017):
+    crowd.append(subprocess.Popen(["setpriv", "--reuid", str(uid), "--regid", "60", "--clear-groups", "python3", "-c", many, g.sock], stdout=subprocess.PIPE, text=True))
+    atexit.register(crowd[-1].kill)
+    said = crowd[-1].stdout.readline()
+say(said.strip() not in ("", "0"), "a crowd of users does not get all connections that there are", said)
+c = Caller(g)
+say(code(c.ask("status")) == "ok", "and leaves room for administrators")
+c.close()
+for p in crowd:
+    p.kill()
 # one who does not let go: bounded
 more = [Caller(g, *DAEMON) for _ in range(3)]
 say(all(code(x.ask("hello")) != "not_allowed" for x in more), "several connections of one user")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One caller of the control socket, as whoever runs it. Standard input: lines of [op, {more}, {JSON key: file}, keep]; each is
-answered by a line. A register brings a listening socket, an explicit proxy, whose address is the answer's `at`."""
-import array, errno, json, random, socket, sys
+answered by a line. Files come as sealed memory. A register brings a listening socket, an explicit proxy, whose address is the answer's `at`."""
+import array, errno, fcntl, json, os, random, socket, sys
 
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.settimeout(60)
@@ -27,7 +27,11 @@ for n, line in enumerate(sys.stdin):
         msg["identify"] = {"sockets": [{"kind": "proxy4", "fd": 0}]}
         fds.append(l.fileno())
     for key, name in files.items():
-        f = open(name, "rb")
+        with open(name, "rb") as file:
+            f = os.fdopen(os.memfd_create("given", os.MFD_ALLOW_SEALING), "r+b", 0)
+            f.write(file.read())
+        if not more.get("unsealed"):
+            fcntl.fcntl(f, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
         listeners.append(f)
         msg.setdefault(key, {})
         if isinstance(msg[key], list):
