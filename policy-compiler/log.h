@@ -23,5 +23,5 @@ int log_read(const char *file, void (*fn)(void *arg, const struct logged *l), vo
 void log_url(const struct logged *l, struct buf *out);
 
 int replay(struct policy *p, char *const *logs, int log_n, bool json, FILE *out, struct err *err);  /* how many verdicts changed, -1 + err */
-int suggest(char *const *logs, int log_n, FILE *out, struct err *err);                              /* how many requests were refused, -1 + err */
+int suggest(char *const *logs, int log_n, bool json, FILE *out, struct err *err);                  /* how many requests were refused, -1 + err */
 #endif

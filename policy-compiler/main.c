@@ -40,7 +40,7 @@ static int usage(FILE *f)
 		   "       sallyport policy fmt [--check | -w] FILE...\n"
 		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW (each FILE, or REV:FILE of git)\n"
 		   "       sallyport policy replay [--json] FILE LOG...\n"
-		   "       sallyport policy suggest LOG...\n"
+		   "       sallyport policy suggest [--json] LOG...\n"
 		   "       sallyport policy import [--any-program] [--service NAME] openshell|sandbox-runtime|squid|smokescreen|iron-proxy FILE\n"
 		   "       sallyport policy schema\n"
 		   "       sallyport init [-o FILE] PRESET | npm|pip|cargo|go|maven|apt [URL...]\n"
@@ -538,11 +538,19 @@ static int cmd_replay(int argc, char **argv)
 
 static int cmd_suggest(int argc, char **argv)
 {
+	static const struct option options[] = { { "json", 0, NULL, 'j' }, { 0 } };
 	struct err err = ERR_INIT;
+	bool json = false;
+	int o;
 
-	if (getopt_long(argc, argv, "", (const struct option[]){ { 0 } }, NULL) != -1 || optind == argc)
+	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (o != 'j')
+			return usage(stderr);
+		json = true;
+	}
+	if (optind == argc)
 		return usage(stderr);
-	return suggest(argv + optind, argc - optind, stdout, &err) < 0 ? fail(EXIT_FOUND, &err) : EXIT_GOOD;
+	return suggest(argv + optind, argc - optind, json, stdout, &err) < 0 ? fail(EXIT_FOUND, &err) : EXIT_GOOD;
 }
 
 static int cmd_import(int argc, char **argv)

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "../common/base/jsonw.h"
 #include "../common/base/must.h"
 #include "log.h"
 
@@ -137,20 +138,27 @@ static void fold_equal(struct refusals *rs)
 /* --- as a policy --------------------------------------------------------------------------------------------------- */
 
 /* In double quotes; a raw star was a star. */
-static void put_quoted(FILE *out, struct str s, bool star)
+static void add_quoted(struct buf *b, struct str s, bool star)
 {
 	for (size_t i = 0; i < s.n; i++) {
 		unsigned char c = (unsigned char)s.p[i];
 
 		if (c == '*' && star)
-			fputs("%2A", out);
+			buf_addz(b, "%2A");
 		else if (c == '"' || c == '\\')
-			fprintf(out, "%%%02X", c);
-		else if (c < 0x20 || c == 0x7f)
-			fputc('?', out);
+			buf_addf(b, "%%%02X", c);
 		else
-			fputc(c, out);
+			buf_addc(b, c < 0x20 || c == 0x7f ? '?' : (char)c);
 	}
+}
+
+static void put_quoted(FILE *out, struct str s, bool star)
+{
+	struct buf b = { 0 };
+
+	add_quoted(&b, s, star);
+	fwrite(buf_data(&b), 1, buf_len(&b), out);
+	buf_fini(&b);
 }
 
 static bool rule_method(struct str m)
@@ -237,7 +245,56 @@ static void put_dest(const struct refused *r, size_t n, FILE *out)
 	}
 }
 
-int suggest(char *const *logs, int log_n, FILE *out, struct err *err)
+/* --- as JSON ------------------------------------------------------------------------------------------------------- */
+
+static void put_json(const struct refused *r, struct jsonw *w)
+{
+	struct buf rule = { 0 };
+
+	jsonw_open(w, '{');
+	jsonw_kstr(w, "scheme", r->scheme);
+	jsonw_kstr(w, "host", r->host);
+	jsonw_ku64(w, "port", r->port);
+	jsonw_key(w, "new_destination");
+	jsonw_bool(w, r->destination);
+	jsonw_kstr(w, "method", r->method);
+	if (r->path.n > 0)
+		jsonw_kstr(w, "path", r->path);
+	if (can_be_said(r)) {
+		buf_adds(&rule, r->method);
+		buf_addc(&rule, ' ');
+		add_quoted(&rule, r->path, true);
+		if (r->query.n > 0) {
+			buf_addc(&rule, '?');
+			add_quoted(&rule, r->query, false);
+		}
+		jsonw_kstr(w, "rule", buf_str(&rule));
+	}
+	if (r->rule.n > 0)
+		jsonw_kstr(w, "refused_by", r->rule);
+	jsonw_ku64(w, "times", r->times);
+	jsonw_close(w, '}');
+	buf_fini(&rule);
+}
+
+static void put_all_json(const struct refusals *rs, unsigned long total, FILE *out)
+{
+	struct buf b = { 0 };
+	struct jsonw w = jsonw_on(&b);
+
+	jsonw_open(&w, '{');
+	jsonw_ku64(&w, "refused", total);
+	jsonw_kopen(&w, "suggestions", '[');
+	for (size_t i = 0; i < rs->n; i++)
+		put_json(&rs->r[i], &w);
+	jsonw_close(&w, ']');
+	jsonw_close(&w, '}');
+	buf_addc(&b, '\n');
+	fwrite(buf_data(&b), 1, buf_len(&b), out);
+	buf_fini(&b);
+}
+
+int suggest(char *const *logs, int log_n, bool json, FILE *out, struct err *err)
 {
 	struct refusals rs = { 0 };
 	unsigned long total = 0;
@@ -248,6 +305,11 @@ int suggest(char *const *logs, int log_n, FILE *out, struct err *err)
 			goto out;
 	total = rs.n;
 	fold_equal(&rs);
+	ret = total > INT32_MAX ? INT32_MAX : (int)total;
+	if (json) {
+		put_all_json(&rs, total, out);
+		goto out;
+	}
 	fprintf(out, "# What would have let %lu refused request%s through, path by path. Read each: an agent may have asked for what it should not have.\n", total, total == 1 ? "" : "s");
 	fputs(rs.n > 0 ? "version: 1\ndestinations:\n" : "version: 1\n", out);
 	for (size_t i = 0, k; i < rs.n; i = k) {
@@ -255,7 +317,6 @@ int suggest(char *const *logs, int log_n, FILE *out, struct err *err)
 			k++;
 		put_dest(rs.r + i, k - i, out);
 	}
-	ret = total > INT32_MAX ? INT32_MAX : (int)total;
 out:
 	arena_fini(&rs.a);
 	free(rs.r);

@@ -135,6 +135,17 @@ cp "$T/out" suggested.yaml
 has "one rule of a path and its keys" suggested.yaml '- "GET /n/x%2Ay?a=*&b=*" # 2 times'
 has "what a deny rule refused is a comment" suggested.yaml "# not by an allow rule: GET /repos/acme/secrets/x"
 hasnt "no control either" suggested.yaml $'\x1b'
+exits "suggest --json" 0 $P suggest --json log.jsonl
+python3 - "$T/out" <<'Y' && ok "rules, and what no rule can do, as JSON" || not_ok "rules, and what no rule can do, as JSON"
+import json, sys
+d = json.load(open(sys.argv[1]))
+by = {(s["method"], s["host"], s.get("path")): s for s in d["suggestions"]}
+assert d["refused"] == 6, d["refused"]
+assert by["GET", "a.test", "/n/x*y"]["rule"] == "GET /n/x%2Ay?a=*&b=*" and by["GET", "a.test", "/n/x*y"]["times"] == 1, by
+assert by["GET", "a.test", "/repos/acme/secrets/x"]["refused_by"] == "a.test:deny:x" and "rule" not in by["GET", "a.test", "/repos/acme/secrets/x"], by
+assert by["POST", "c.test", "/x"]["new_destination"] and by["POST", "c.test", "/x"]["port"] == 8443, by
+assert "rule" not in by["CONNECT", "d.test", None], by
+Y
 sed -i '/\[31m/d' suggested.yaml
 exits "what is suggested is a policy" 0 $P check suggested.yaml
 exits "which lets just that through" 0 $P explain suggested.yaml GET 'https://a.test/n/x%2Ay?a=1&b=2'
