@@ -56,10 +56,11 @@ static struct rotation *find(struct rotations *r, const uint8_t name[32])
 {
 	struct rotation **p = &r->list, *o, **oldest = NULL;
 
-	for (; *p != NULL && memcmp((*p)->name, name, 32) != 0; p = &(*p)->next)
-		if ((*p)->uses == NULL)
+	for (o = *p; o != NULL && memcmp(o->name, name, 32) != 0; o = *p) {
+		if (o->uses == NULL)
 			oldest = p;
-	o = *p;
+		p = &o->next;
+	}
 	if (o != NULL) {
 		*p = o->next;
 	} else {
