@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "../base/must.h"
+#include "ipc.h"
 
 struct row {
 	const char *program, *ns, *title;
@@ -110,6 +111,7 @@ int child_spawn(enum role r, int program_dir_fd, uid_t uid, const int *extra, un
 		err_errno(err, "cannot make a link for the %s", rows[r].title);
 		goto out;
 	}
+	ipc_bar_fds(link[0], ROLE_SUPERVISOR, r);
 	a.flags = ns_flags(rows[r].ns) | CLONE_PIDFD;
 	a.pidfd = (uint64_t)(uintptr_t)&pidfd;
 	a.exit_signal = SIGCHLD;

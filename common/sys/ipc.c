@@ -12,6 +12,10 @@
 
 #include "../base/must.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 #define IPC_QUEUE_MAX 256
 #define IPC_QUEUE_MAX_SUPERVISOR 16384 /* it says a few words about each of thousands of sandboxes, and cannot wait in the middle */
 #define IPC_BATCH 64 /* messages per turn: others get their share */
@@ -113,6 +117,16 @@ static bool allowed(uint16_t type, enum role from, enum role to, size_t n, unsig
 		return false;
 	r = &msg_rules[type];
 	return role_fits(r->sender, from) && role_fits(r->receiver, to) && n >= r->min && n <= r->max && fds <= r->fds;
+}
+
+void ipc_bar_fds(int fd, enum role self, enum role peer)
+{
+	const int off = 0;
+
+	for (unsigned i = MSG_NONE + 1; i < MSG_COUNT; i++)
+		if (msg_rules[i].fds > 0 && role_fits(msg_rules[i].sender, peer) && role_fits(msg_rules[i].receiver, self))
+			return;
+	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
 }
 
 /* 1 received and handled, 0 nothing there, -1 dead */

@@ -27,6 +27,11 @@ typedef void ipc_fn(struct ipc *c, const struct ipc_msg *m);
 
 /* Takes fd. self/peer: the roles at both ends (rules are checked in both directions). arg: the owner's. */
 struct ipc *ipc_new(struct loop *l, int fd, enum role self, enum role peer, ipc_fn *fn, void *arg);
+/*
+ * Before a link is made of fd: where the peer sends no descriptors by msg.def, the kernel takes none (Linux 6.16). They would be
+ * closed here, and the last close of a socket that lingers waits for as long as who sent it said.
+ */
+void ipc_bar_fds(int fd, enum role self, enum role peer);
 void ipc_free(struct ipc *c); /* closes; safe from within its own callback */
 void *ipc_arg(const struct ipc *c);
 enum role ipc_peer(const struct ipc *c);

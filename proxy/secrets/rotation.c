@@ -9,6 +9,7 @@
 
 struct rotation {
 	struct rotation *next;
+	struct rotations *all;
 	uint8_t name[32]; /* hash of end-point, client and first token */
 	struct secret *now;
 	struct rotation_use *uses, **last; /* whose turn it is, then who waits for it */
@@ -55,10 +56,11 @@ static struct rotation *find(struct rotations *r, const uint8_t name[32])
 {
 	struct rotation **p = &r->list, *o, **oldest = NULL;
 
-	for (; *p != NULL && memcmp((*p)->name, name, 32) != 0; p = &(*p)->next)
-		if ((*p)->uses == NULL)
+	for (o = *p; o != NULL && memcmp(o->name, name, 32) != 0; o = *p) {
+		if (o->uses == NULL)
 			oldest = p;
-	o = *p;
+		p = &o->next;
+	}
 	if (o != NULL) {
 		*p = o->next;
 	} else {
@@ -70,6 +72,7 @@ static struct rotation *find(struct rotations *r, const uint8_t name[32])
 		}
 		o = must_calloc(1, sizeof(*o));
 		memcpy(o->name, name, 32);
+		o->all = r;
 		o->last = &o->uses;
 		r->n++;
 	}
@@ -91,6 +94,18 @@ void rotation_begin(struct rotations *r, struct rotation_use *u, const struct se
 	u->of->last = &u->next;
 	if (u->of->uses == u)
 		turn(u);
+}
+
+/* Nobody uses it, and nothing followed it: kept, it would take the place of one that something did follow. */
+static void forget(struct rotation *o)
+{
+	struct rotation **p = &o->all->list;
+
+	while (*p != o)
+		p = &(*p)->next;
+	*p = o->next;
+	o->all->n--;
+	free_rotation(o);
 }
 
 const struct secret *rotation_now(const struct rotation_use *u) { return u->of->now; }
@@ -118,6 +133,8 @@ void rotation_end(struct rotation_use *u, const struct secret *next)
 			o->now = s;
 		}
 	}
-	if (had_turn && o->uses != NULL)
+	if (o->uses == NULL && o->now == NULL)
+		forget(o);
+	else if (had_turn && o->uses != NULL)
 		o->uses->turn(o->uses);
 }

@@ -185,6 +185,8 @@ static void link_pair(struct proc *a, struct proc *b, uint32_t sandbox)
 		log_error("cannot make a link between %s and %s: %s", role_name(a->role), role_name(b->role), strerror(errno));
 		return;
 	}
+	ipc_bar_fds(sv[0], a->role, b->role);
+	ipc_bar_fds(sv[1], b->role, a->role);
 	proc_say(a, MSG_PEER, 0, &to_a, sizeof(to_a), NULL, 0, &sv[0], 1);
 	proc_say(b, MSG_PEER, 0, &to_b, sizeof(to_b), NULL, 0, &sv[1], 1);
 	close(sv[0]);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the supervisor over its control socket; see supervisor.sh. Arguments: programs, scratch directory, mark."""
-import array, atexit, contextlib, fcntl, json, os, signal, socket, subprocess, sys, time
+import array, atexit, contextlib, ctypes, errno, fcntl, json, os, signal, socket, subprocess, sys, time
 
 BIN, T, MARK = sys.argv[1:4]
 ROOT = os.geteuid() == 0
@@ -262,6 +262,34 @@ for text, more, code in (("without a policy", {}, "no_policy"), ("with files tha
 w = g.role("worker", "box")
 say(w and w["ready"] and w["pid"] in pids, "its worker is the spare that was warm", w)
 say(g.ready() and g.role("worker"), "and there is a new spare")
+
+
+def sends_descriptors(pid):
+    """What comes of a descriptor that is sent on each link of that process, which has none to send."""
+    libc, out = ctypes.CDLL(None, use_errno=True), []
+    pidfd = os.pidfd_open(pid)
+    for n in sorted(map(int, os.listdir("/proc/%d/fd" % pid))):
+        fd = libc.syscall(438, pidfd, n, 0)  # pidfd_getfd
+        if fd < 0 or not os.readlink("/proc/self/fd/%d" % fd).startswith("socket:"):
+            continue
+        s = socket.socket(fileno=fd)
+        if s.family == socket.AF_UNIX and s.type == socket.SOCK_SEQPACKET:
+            try:
+                s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0]))])
+                out.append("sent")
+            except OSError as err:
+                out.append(err.errno)
+    os.close(pidfd)
+    return out
+
+
+if ROOT:
+    try:
+        socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, 83, 0)
+        out = sends_descriptors(w["pid"])
+        say(out == [errno.EPERM] * 5, "a worker sends nobody a descriptor, whose closing could take as long as it likes", out)
+    except OSError:
+        print("skip supervisor: this kernel passes descriptors to everybody (SO_PASSRIGHTS, Linux 6.16) (%s)" % MARK)
 d = Caller(g.state)
 a, _ = register(d, "box")
 say(a.get("error", {}).get("code") == "name_in_use", "a name is used once", a)

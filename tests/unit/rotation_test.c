@@ -158,6 +158,13 @@ static void bounded(void **state)
 	assert_string_equal(now(r, &d, "token 265"), "next");
 	assert_string_equal(now(r, &d, "token 20"), "next");
 	assert_string_equal(now(r, &d, "token 0"), "-");
+	/* who has tokens that are good for nothing takes nobody's place */
+	for (unsigned i = 0; i < ROTATIONS_MAX + 10; i++) {
+		snprintf(text, sizeof(text), "useless %u", i);
+		assert_string_equal(now(r, &d, text), "-");
+	}
+	assert_string_equal(now(r, &d, "held"), "held next");
+	assert_string_equal(now(r, &d, "token 20"), "next");
 	secret_free(s);
 	secret_free(n);
 	rotations_free(r);
