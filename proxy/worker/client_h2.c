@@ -106,6 +106,7 @@ static struct stream *stream_new(struct client *cl, struct h2_stream *st, const 
 	worker_request_id(cl->w, id);
 	cs->x = worker_exchange_new(cl->w, &cs->half, &cl->ident, id);
 	http_request_copy(&cs->x->req, r);
+	arena_fini(&cs->x->arena); /* a block of an exchange before (exchange.c) */
 	cs->x->arena = *a;
 	*a = (struct arena){ 0 };
 	cs->is_head = str_eq(r->method, STR("HEAD"));
