@@ -567,7 +567,7 @@ static void on_deadline(struct timer *t)
 
 	if (d->connect_start_us == 0) {
 		d->dns_us = clock_mono_us() - d->start_us;
-		finish(d, DIAL_DNS, -1, "the name could not be resolved in time");
+		finish(d, DIAL_DNS, -1, d->refused.family != 0 ? "the name could not be resolved in time" : "no name server answered in time");
 		return;
 	}
 	describe(&d->last, d->port, where);

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "../../common/base/must.h"
 #include "dialer.h"
@@ -21,6 +24,7 @@
 #define PER_FAMILY (DIAL_CANDIDATES / 2)
 #define TRY_MS 2000
 #define TRIES 3
+#define ASK_AGAIN_MS (DIAL_DNS_MS / 2) /* a question that is older is asked anew for who comes now: c-ares waits longer with each try, and a server that is back would not be asked in time */
 #define CHANS 2
 
 struct name;
@@ -41,8 +45,9 @@ struct half { /* of one family */
 struct name {
 	struct name *next;
 	struct resolver *r;
-	uint64_t hash, expires_ms;
+	uint64_t hash, expires_ms, asked_ms;
 	uint32_t sandbox;
+	unsigned round, out; /* how often it was asked for; questions that c-ares has not ended yet, of all rounds */
 	struct half half[2]; /* IPv6, IPv4 */
 	struct lookup *lookups;
 	struct timer partial;
@@ -71,7 +76,7 @@ struct resolver {
 };
 struct query { /* what c-ares hands back */
 	struct name *name;
-	unsigned half;
+	unsigned half, round;
 };
 
 static void arm(struct resolver *r);
@@ -144,6 +149,46 @@ static void on_state(void *arg, ares_socket_t fd, int readable, int writable)
 	r->socks = s;
 	watch_start(r->loop, &s->watch, fd, want, on_sock);
 }
+
+/*
+ * The sockets of c-ares, made as it would make them itself, for the sake of one thing: that a server's port is closed comes as the error of
+ * the next call on that socket, whatever question it was for. c-ares takes an error of sending for the new question's alone, passes only that
+ * one on to the next server, and lets those before wait for an answer until their time is over. So sending is tried again,
+ * which leaves the port's word on this question to be read, as an error of reading, and that counts for all of them.
+ */
+static ares_socket_t sock_open(int family, int type, int protocol, void *arg)
+{
+	(void)arg;
+	return socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol);
+}
+
+static int sock_close(ares_socket_t fd, void *arg)
+{
+	(void)arg;
+	return close(fd);
+}
+
+static int sock_connect(ares_socket_t fd, const struct sockaddr *to, ares_socklen_t n, void *arg)
+{
+	(void)arg;
+	return connect(fd, to, n);
+}
+
+static ares_ssize_t sock_recvfrom(ares_socket_t fd, void *p, size_t n, int flags, struct sockaddr *from, ares_socklen_t *from_n, void *arg)
+{
+	(void)arg;
+	return recvfrom(fd, p, n, flags, from, from_n);
+}
+
+static ares_ssize_t sock_sendv(ares_socket_t fd, const struct iovec *v, int n, void *arg)
+{
+	ssize_t r = writev(fd, v, n);
+
+	(void)arg;
+	return r < 0 && errno == ECONNREFUSED ? writev(fd, v, n) : r;
+}
+
+static const struct ares_socket_functions socks = { sock_open, sock_close, sock_connect, sock_recvfrom, sock_sendv };
 
 /* --- names --------------------------------------------------------------------------------------------------------- */
 
@@ -278,11 +323,19 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
 	struct query *q = arg;
 	struct name *e = q->name;
 	struct half *h = &e->half[q->half];
+	bool earlier = q->round != e->round;
 
 	(void)timeouts;
 	free(q);
+	e->out--;
 	if (e->r->renewing)
 		return; /* still pending: asked again in a moment */
+	/* of an earlier round an answer counts, a failure does not */
+	if (!h->pending || (earlier && status != ARES_SUCCESS)) {
+		if (res != NULL)
+			ares_freeaddrinfo(res);
+		return;
+	}
 	if (status == ARES_ECONNREFUSED && !h->again) {
 		h->again = true;
 		if (res != NULL)
@@ -314,16 +367,29 @@ static void ask_half(struct name *e, unsigned f)
 	struct ares_addrinfo_hints hints = { .ai_flags = ARES_AI_NOSORT, .ai_socktype = SOCK_STREAM, .ai_family = f == 0 ? AF_INET6 : AF_INET };
 	struct query *q = must_malloc(sizeof(*q));
 
-	*q = (struct query){ e, f };
+	*q = (struct query){ e, f, e->round };
+	e->out++;
 	ares_getaddrinfo(e->r->chans[e->half[f].again].ares, e->text, NULL, &hints, on_answer, q); /* may answer at once */
+}
+
+/* For what is pending. */
+static void ask_round(struct name *e)
+{
+	e->round++;
+	e->asked_ms = loop_now_ms(e->r->loop);
+	for (unsigned f = 0; f < 2; f++) {
+		if (!e->half[f].pending)
+			continue;
+		e->half[f].again = false;
+		ask_half(e, f);
+	}
 }
 
 static void ask(struct name *e)
 {
 	e->half[0] = (struct half){ .pending = !e->r->no_ipv6 };
 	e->half[1] = (struct half){ .pending = true };
-	for (unsigned f = e->r->no_ipv6; f < 2; f++)
-		ask_half(e, f);
+	ask_round(e);
 	arm(e->r);
 }
 
@@ -335,7 +401,7 @@ static void sweep(struct resolver *r)
 		for (struct name **p = &r->buckets[b]; *p != NULL;) {
 			struct name *e = *p;
 
-			if (pending(e) || e->lookups != NULL || now < e->expires_ms) {
+			if (pending(e) || e->out > 0 || e->lookups != NULL || now < e->expires_ms) {
 				p = &e->next;
 				continue;
 			}
@@ -390,6 +456,10 @@ struct lookup *resolver_lookup(struct resolver *r, uint32_t sandbox, struct str 
 	}
 	if (!pending(e) && loop_now_ms(r->loop) >= e->expires_ms)
 		ask(e);
+	if (pending(e) && loop_now_ms(r->loop) - e->asked_ms >= ASK_AGAIN_MS) {
+		ask_round(e);
+		arm(r);
+	}
 	if (!pending(e)) {
 		answer_of(e, &a);
 		fn(arg, &a);
@@ -453,7 +523,10 @@ static int chan_open(struct chan *c, const char *csv)
 	};
 	int rc = ares_init_options(&c->ares, &o, ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_NDOTS | ARES_OPT_DOMAINS | ARES_OPT_LOOKUPS | ARES_OPT_RESOLVCONF | ARES_OPT_SOCK_STATE_CB);
 
-	return rc == ARES_SUCCESS ? ares_set_servers_ports_csv(c->ares, csv) : rc;
+	if (rc != ARES_SUCCESS)
+		return rc;
+	ares_set_socket_functions(c->ares, &socks, NULL);
+	return ares_set_servers_ports_csv(c->ares, csv);
 }
 
 static void chans_close(struct resolver *r)
@@ -511,12 +584,7 @@ int resolver_servers(struct resolver *r, struct str servers, struct err *err)
 		for (struct name *e = r->buckets[b]; e != NULL; e = e->next) {
 			if (!pending(e) && e->half[0].n + e->half[1].n == 0)
 				e->expires_ms = 0; /* what the old ones could not tell */
-			for (unsigned f = 0; f < 2; f++) {
-				if (!e->half[f].pending)
-					continue;
-				e->half[f].again = false;
-				ask_half(e, f);
-			}
+			ask_round(e);
 		}
 	}
 	arm(r);

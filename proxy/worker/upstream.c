@@ -812,7 +812,8 @@ static void sweep_waiting(struct upstreams *us, struct origin *o, uint64_t now)
 		}
 	}
 	while (o->wait != NULL && o->dials == 0 && now - o->wait->since_ms > LIMIT_WAIT_MS)
-		exchange_upstream_failed(next_waiting(o), REFUSAL_UPSTREAM_TIMEOUT, "the upstream's connections take no more requests");
+		exchange_upstream_failed(next_waiting(o), REFUSAL_UPSTREAM_TIMEOUT,
+					 o->owed > 0 ? "no connection was begun in time: as many as may be under way at a time wait for name servers or upstreams" : "the upstream's connections take no more requests");
 }
 
 void upstreams_sweep(struct upstreams *us)

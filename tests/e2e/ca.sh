@@ -69,6 +69,43 @@ span() { # notBefore to notAfter in days
 	echo $((($(date -d "$(openssl x509 -in "$1" -noout -enddate | sed 's/.*=//')" +%s) - $(date -d "$(openssl x509 -in "$1" -noout -startdate | sed 's/.*=//')" +%s)) / 86400))
 }
 check "UT03 a leaf spans nine days with its back-dating" test "$(span "$WORK/a.leaf")" = 9
+# --- rotated under fifty that hold connections
+cat >"$WORK/hold.py" <<'P'
+import os, socket, ssl, sys, time
+me, ctx = sys.argv[1], ssl.create_default_context()
+def open_one(host):
+    s = ctx.wrap_socket(socket.create_connection((host, 443), 60), server_hostname=host)
+    return s, dict(x[0] for x in s.getpeercert()["issuer"])["commonName"]
+def ask(s):
+    s.sendall(b"GET /v1/hello HTTP/1.1\r\nHost: api.test\r\n\r\n"); b = b""
+    while b"hello, you sent" not in b:
+        x = s.recv(65536)
+        if not x: break
+        b += x
+    return b[9:12].decode()
+held, first = open_one("api.test")
+before = ask(held)
+open("hold.%s.ready" % me, "w").close()
+while not os.path.exists("hold.go"): time.sleep(0.1)
+after = ask(held) # on the connection from before
+_, second = open_one("git.test") # a leaf that is not in the worker's cache yet
+print(before, after, first == second, first, sep="\t", file=open("hold.%s.new" % me, "w")); os.rename("hold.%s.new" % me, "hold.%s.done" % me)
+P
+was=$new # the CA of now
+held() { [ "$(find "$WORK" -name "hold.*.$1" | wc -l)" = 50 ]; }
+for i in $(seq 50); do
+	(cd "$WORK" && E2E_SECRET=$SECRET exec timeout 200 "$SP" run --quiet --policy policy.yaml -- python3 -W ignore hold.py "$i") >"$T/hold.$i.out" 2>&1 &
+	PIDS+=($!)
+done
+wait_for 150 held ready
+check "fifty sandboxes hold a connection" held ready
+check "UT04 rotate under them" sp rotate
+run bash -c "$issuer >after.issuer" >"$T/after.out" 2>&1
+check "UT04 a new one gets the new CA's leaves meanwhile" bash -c "[ -s '$WORK/after.issuer' ] && ! grep -qF '$was' '$WORK/after.issuer'"
+touch "$WORK/hold.go"
+wait_for 100 held done
+check "UT04 each of the fifty goes on, on its connection and to a new name, by the CA that it trusts" test "$(cat "$WORK"/hold.*.done | sort | uniq -c | sed 's/^ *//')" = "$(printf '50 200\t200\tTrue\t%s' "$was")"
+cat "$T"/hold.*.out | sort | uniq -c | head -5
 run bash -c "$issuer >c.first; echo x >c.ready; while [ ! -e c.go ]; do sleep 0.05; done; $issuer >c.second; echo done >c.done" >"$T/c.out" 2>&1 &
 PIDS+=($!)
 wait_for 20 test -s "$WORK/c.ready"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A name server of a test's own: UDP and TCP on one port. It writes every question to a file, and answers by the name.
-dnsd.py PORT LOG ZONE [ADDRESS]; ZONE: lines "NAME KIND VALUE...", read anew for each question."""
+dnsd.py PORT LOG ZONE [ADDRESS]; ZONE: lines "NAME KIND VALUE...", read anew for each question; NAME "*.REST" is for what has no line of its own."""
 import socket, struct, sys, threading
 port, log, zone = int(sys.argv[1]), open(sys.argv[2], "a", 1), sys.argv[3]
 at = sys.argv[4] if len(sys.argv) > 4 else "127.0.0.1"
@@ -14,7 +14,7 @@ def reply(q, tcp):
     name, kind, question = parse(q)
     with lock: print("tcp" if tcp else "udp", name, {1: "A", 28: "AAAA"}.get(kind, kind), file=log)
     rows = [l.split() for l in open(zone)]
-    rows = [r for r in rows if r and r[0] == name.lower()]
+    rows = [r for r in rows if r and r[0] == name.lower()] or [r for r in rows if r and r[0] == "*." + name.lower().partition(".")[2]]
     rcode, tc, out = 0 if rows else 3, False, []
     def rr(owner, t, ttl, data): out.append(owner + struct.pack(">HHIH", t, 1, ttl, len(data)) + data)
     def addresses(owner, rows):
@@ -43,8 +43,9 @@ def reply(q, tcp):
     if not tcp and len(body) > 450: tc = True
     n = 0 if tc else len(out)
     return q[:2] + struct.pack(">HHHHH", 0x8180 | (0x200 if tc else 0) | rcode, 1, n, 0, 0) + question + (b"" if tc else body)
-u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind((at, port))
-t = socket.socket(); t.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); t.bind((at, port)); t.listen(50)
+family = socket.AF_INET6 if ":" in at else socket.AF_INET
+u = socket.socket(family, socket.SOCK_DGRAM); u.bind((at, port))
+t = socket.socket(family); t.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); t.bind((at, port)); t.listen(50)
 def tcp_one(c):
     try:
         f = c.makefile("rb")
