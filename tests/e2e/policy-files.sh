@@ -7,6 +7,7 @@ can_run
 make_pki
 start_nginx
 P="$SP policy"
+TOP=$(cd "$(dirname "$0")/../.." && pwd) # of the sources: where a build keeps its programs is its own business
 cd "$WORK" || exit 1
 exits() { local t=$1 want=$2 rc; shift 2; "$@" >"$T/out" 2>"$T/err"; rc=$?; [ $rc -eq "$want" ] && ok "$t" || not_ok "$t" "exit $rc, not $want" "$(cat "$T/out" "$T/err")"; }
 mkdir -p parts
@@ -51,7 +52,7 @@ cp upca.pem parts/upca.pem
 sed -i 's/\.\.\/upca/upca/' parts/api.yaml
 exits "three files and one of the library are a policy" 0 $P check policy.yaml
 exits "the tests of the first file are its tests, those of others are theirs" 0 $P test policy.yaml
-OPENAI_TESTS=$($P test "$BIN/../configs/policies/openai.yaml" 2>/dev/null | grep -c '^ok')
+OPENAI_TESTS=$($P test "$TOP/configs/policies/openai.yaml" 2>/dev/null | grep -c '^ok')
 has "all are run" "$T/out" "1..$((2 + OPENAI_TESTS))"
 has "each of its own file: what the first allows the second denies" "$T/out" "- deny GET https://api.test/v1/own"
 sed 's/deny: GET https:..api.test.v1.own/allow: GET https:\/\/api.test\/v1\/own/' parts/api.yaml >parts/wrong.yaml
