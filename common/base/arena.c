@@ -63,6 +63,13 @@ void arena_reset(struct arena *a)
 	a->used = 0;
 }
 
+void arena_move(struct arena *to, struct arena *from)
+{
+	arena_fini(to);
+	*to = *from;
+	*from = (struct arena){ 0 };
+}
+
 void arena_fini(struct arena *a)
 {
 	arena_reset(a);

@@ -20,4 +20,5 @@ char *arena_strz(struct arena *a, struct str s); /* NUL-terminated copy */
 struct str arena_str(struct arena *a, struct str s); /* copy */
 void arena_reset(struct arena *a); /* keeps the first block for reuse */
 void arena_fini(struct arena *a);
+void arena_move(struct arena *to, struct arena *from); /* all that is in from; what to had is freed, from is empty afterwards */
 #endif

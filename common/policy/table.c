@@ -573,27 +573,19 @@ bool dest_address_ok(const struct dest *d, const struct ip *a, const char **why)
 	return false;
 }
 
-bool dest_ca(const struct dest *d, unsigned i, struct str *der)
+static bool der_at(const struct dest *d, enum dest_section section, size_t size, unsigned i, struct str *der)
 {
 	struct dest_value v;
-	const uint8_t *p;
+	const uint8_t *p = element(d, &v, section, size, i);
 
-	if ((p = element(d, &v, SECT_CAS, CA_SIZE, i)) == NULL)
+	if (p == NULL)
 		return false;
 	*der = dest_value_ref(&v, p);
 	return der->n > 0;
 }
 
-bool dest_crl(const struct dest *d, unsigned i, struct str *der)
-{
-	struct dest_value v;
-	const uint8_t *p;
-
-	if ((p = element(d, &v, SECT_CRLS, CRL_SIZE, i)) == NULL)
-		return false;
-	*der = dest_value_ref(&v, p);
-	return der->n > 0;
-}
+bool dest_ca(const struct dest *d, unsigned i, struct str *der) { return der_at(d, SECT_CAS, CA_SIZE, i, der); }
+bool dest_crl(const struct dest *d, unsigned i, struct str *der) { return der_at(d, SECT_CRLS, CRL_SIZE, i, der); }
 
 bool dest_rate(const struct dest *d, unsigned i, struct rate *out)
 {

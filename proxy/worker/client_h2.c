@@ -106,9 +106,7 @@ static struct stream *stream_new(struct client *cl, struct h2_stream *st, const 
 	worker_request_id(cl->w, id);
 	cs->x = worker_exchange_new(cl->w, &cs->half, &cl->ident, id);
 	http_request_copy(&cs->x->req, r);
-	arena_fini(&cs->x->arena); /* a block of an exchange before (exchange.c) */
-	cs->x->arena = *a;
-	*a = (struct arena){ 0 };
+	arena_move(&cs->x->arena, a);
 	cs->is_head = str_eq(r->method, STR("HEAD"));
 	return cs;
 }
@@ -219,8 +217,7 @@ static void on_trailers(void *arg, struct h2_stream *st, struct http_fields *f, 
 	struct stream *cs = h2_stream_user(st);
 
 	(void)arg;
-	cs->arena = *a;
-	*a = (struct arena){ 0 };
+	arena_move(&cs->arena, a);
 	cs->trailer = arena_alloc(&cs->arena, sizeof(*cs->trailer));
 	*cs->trailer = *f;
 }

@@ -189,8 +189,7 @@ static void on_trailers(void *arg, struct h2_stream *st, struct http_fields *f, 
 	(void)arg;
 	if (!exchange_wants_trailer(us->half.x))
 		return;
-	us->arena = *a;
-	*a = (struct arena){ 0 };
+	arena_move(&us->arena, a);
 	us->trailer = arena_alloc(&us->arena, sizeof(*us->trailer));
 	*us->trailer = *f;
 	scrub_fields(us->half.x, us->trailer);

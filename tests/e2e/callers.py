@@ -2,26 +2,7 @@
 """Checks of callers of the control socket who are not the gateway's own user; see callers.sh. Arguments: programs, scratch directory, mark."""
 import atexit, glob, json, os, shutil, stat, subprocess, sys, time
 
-BIN, T, MARK = sys.argv[1:4]
-SLOW = 4 if os.environ.get("SP_VARIANT", os.environ.get("VARIANT", "")) == "san" else 1
-failed = False
-
-
-def say(good, text, more=""):
-    global failed
-    print("%sok callers: %s (%s)" % ("" if good else "not ", text, MARK), flush=True)
-    if not good:
-        failed = True
-        print("    " + str(more)[:2000].replace("\n", "\n    "), flush=True)
-
-
-def wait_for(seconds, fn):
-    end = time.monotonic() + seconds * SLOW
-    while True:
-        v = fn()
-        if v or time.monotonic() > end:
-            return v
-        time.sleep(0.02)
+from checks import BIN, SLOW, T, failures, say, wait_for
 
 
 class Gateway:
@@ -307,4 +288,4 @@ box = [x["sandbox"] for x in b.ask("status")["ok"]["sandboxes"] if x["name"] == 
 say(code(b.ask("revoke", {"sandbox": box})) == "ok", "ends another's sandbox")
 say(code(b.ask("stop")) == "ok", "and the gateway")
 c.close(), b.close()
-sys.exit(failed)
+sys.exit(1 if failures else 0)

@@ -115,7 +115,7 @@ policies:
   - { dir: closed, users: [] }
 Y
 chmod 644 gateway.yaml
-cp "$HERE/callers.py" "$HERE/callers_ask.py" "$HERE/callers_linger.py" .
+cp "$HERE/checks.py" "$HERE/callers.py" "$HERE/callers_ask.py" "$HERE/callers_linger.py" .
 chmod 755 "$T"
 python3 callers.py "$BIN" "$T" "$MARK" || FAILED=1
 check_done

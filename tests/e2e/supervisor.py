@@ -2,29 +2,11 @@
 """Checks of the supervisor over its control socket; see supervisor.sh. Arguments: programs, scratch directory, mark."""
 import array, atexit, contextlib, ctypes, errno, fcntl, json, os, signal, socket, subprocess, sys, time
 
-BIN, T, MARK = sys.argv[1:4]
+from checks import BIN, MARK, SLOW, T, failures, say, wait_for
+
 ROOT = os.geteuid() == 0
 PROXY = BIN + "/sallyport-proxy"
 TABLE = T + "/work/table"
-SLOW = 4 if os.environ.get("VARIANT", os.environ.get("SP_VARIANT", "")) == "san" else 1
-failed = False
-
-
-def say(good, text, more=""):
-    global failed
-    print("%sok supervisor: %s (%s)" % ("" if good else "not ", text, MARK), flush=True)
-    if not good:
-        failed = True
-        print("    " + str(more)[:2000].replace("\n", "\n    "), flush=True)
-
-
-def wait_for(seconds, fn):
-    end = time.monotonic() + seconds * SLOW
-    while True:
-        v = fn()
-        if v or time.monotonic() > end:
-            return v
-        time.sleep(0.02)
 
 
 class Caller:
@@ -487,4 +469,4 @@ if ROOT:
     refused("alien", "a state directory of another user is refused", "must be a directory that belongs to", prepare=lambda d: os.chown(d, 12345, 12345))
 r = subprocess.run([PROXY, "serve", "--state", T + "/x", "surplus"], capture_output=True, text=True)
 say(r.returncode == 2, "surplus arguments are wrong usage")
-sys.exit(failed)
+sys.exit(1 if failures else 0)

@@ -395,8 +395,8 @@ static int own_addresses(void)
 	if (!own_network() || system("ip link set lo up && ip addr add 8.8.8.8/24 dev lo && ip addr add 8.8.4.4/32 dev lo && ip addr add 2606:4700::1/64 dev lo nodad") != 0)
 		return 77;
 	s = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (bind(s, (struct sockaddr *)&any, sizeof(any)) != 0 || listen(s, 16) != 0)
-		return 77;
+	if (s < 0 || bind(s, (struct sockaddr *)&any, sizeof(any)) != 0 || listen(s, 16) != 0)
+		return 99;
 	r = role_start(dialer_main, "127.0.0.1 53\n", 13, NULL, 0);
 	role_sandbox(&r, 1, 3, 0, "box", test_table(hosts));
 	link = role_peer(&r, ROLE_WORKER, 1);
