@@ -19,7 +19,6 @@
 #include "inject.h"
 #include "sigv4.h"
 
-#define VALUES_MAX 64
 #define SIGNATURE_AGE_MS 60000 /* origins take a time that is a few minutes old */
 #define CONTENT_MISUSE "the content carries the placeholder of a secret whose policy does not let it go there"
 
@@ -45,7 +44,7 @@ struct credential {
 	bool watching, filling;
 	struct placeholder_watch watch;
 	struct placeholder_fill fill;
-	struct placeholder_value *values; /* VALUES_MAX, in the arena: for the content */
+	struct placeholder_value *values; /* in the arena, room for all: for the content */
 	unsigned value_n;
 	struct buf mem, out; /* of values; content on its way */
 	uint8_t told[PLACEHOLDERS_MAX / 8]; /* findings in the content */
@@ -339,14 +338,25 @@ bool credential_wants_content(struct exchange *x)
 
 /* --- the head ------------------------------------------------------------------------------------------------------ */
 
-/* What is filled where one encoding holds: for each placeholder of the entry's secret its value. */
+/* Room for the values of all: none is left out, or it would go out as it is. */
+static struct placeholder_value *values_room(struct exchange *x) { return arena_alloc(&x->arena, placeholders_count(set_of(x)) * sizeof(struct placeholder_value)); }
+
+static bool has_value(const struct placeholder_value *v, unsigned n, unsigned which)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (v[i].which == which)
+			return true;
+	return false;
+}
+
+/* What is filled where one encoding holds: for each placeholder of the entry's secret its value, behind the n that there are. */
 static unsigned values_for(struct exchange *x, const struct inject *in, struct str value, enum placeholder_encoding e, struct placeholder_value *v, unsigned n, struct buf *mem)
 {
 	const struct placeholders *set = set_of(x);
 	struct str text;
 
-	for (unsigned k = 0; k < placeholders_count(set) && n < VALUES_MAX; k++) {
-		if (!str_eq(placeholders_at(set, k)->secret, in->secret_name))
+	for (unsigned k = 0; k < placeholders_count(set); k++) {
+		if (!str_eq(placeholders_at(set, k)->secret, in->secret_name) || has_value(v, n, k))
 			continue;
 		buf_clear(mem);
 		placeholder_encode(mem, value, e);
@@ -360,12 +370,16 @@ static unsigned values_for(struct exchange *x, const struct inject *in, struct s
 static struct str filled(struct exchange *x, const struct inject *in, struct str value, enum placeholder_encoding e, struct str text, bool *any)
 {
 	struct credential *c = x->credential;
-	struct placeholder_value v[VALUES_MAX];
-	unsigned n = values_for(x, in, value, e, v, 0, &c->mem);
+	struct placeholder_value *v;
 	struct placeholder_fill f;
 	struct buf out = { 0 };
+	unsigned n;
 
-	if (n == 0 || text.n == 0)
+	if (text.n == 0)
+		return text;
+	v = values_room(x);
+	n = values_for(x, in, value, e, v, 0, &c->mem);
+	if (n == 0)
 		return text;
 	placeholder_fill_init(&f, set_of(x), v, n);
 	placeholder_fill_feed(&f, text, &out);
@@ -713,6 +727,7 @@ enum secret_state credential_head(struct exchange *x, struct str host, struct st
 		return held_watched(x, cause, code) ? SECRET_READY : SECRET_UNAVAILABLE;
 	c = state_of(x);
 	original_head(x);
+	c->values = NULL;
 	c->value_n = 0;
 	t.path = x->req.has_query ? str_mk(x->target_wire.p, x->target_wire.n - x->req.query.n - 1) : x->target_wire;
 	for (unsigned i = 0; (more = credential_next(x, &i, &in)) > 0;) { /* what stands where the client put it, before all else there is dropped */
@@ -724,7 +739,7 @@ enum secret_state credential_head(struct exchange *x, struct str host, struct st
 		fill_fields(x, &in, value);
 		fill_target(x, &in, value, &t);
 		if ((in.places & place) && c->values == NULL)
-			c->values = arena_alloc(&x->arena, VALUES_MAX * sizeof(*c->values));
+			c->values = values_room(x);
 		if (in.places & place)
 			c->value_n = values_for(x, &in, value, content_encoding(place), c->values, c->value_n, &c->mem);
 	}

@@ -2,12 +2,12 @@
 #include "message.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "../../common/base/must.h"
 #include "credential.h"
 #include "inject.h"
 #include "websocket.h"
-
-#define VALUES_MAX 64
 
 void messages_fini(struct messages *m) { placeholder_fill_fini(&m->fill); }
 
@@ -112,25 +112,39 @@ static bool begins_json(struct str s)
 	return i < s.n && (s.p[i] == '{' || s.p[i] == '[' || s.p[i] == '"');
 }
 
-struct values {
-	struct placeholder_value v[VALUES_MAX];
-	size_t at[VALUES_MAX + 1];
+struct values { /* room for those of all placeholders: none is left out, or it would go out as it is */
+	struct placeholder_value *v;
+	size_t *end;
 	unsigned n;
 	struct buf mem; /* one behind the other; wiped when they are in */
 };
+
+static void values_fini(struct values *v)
+{
+	buf_fini_secret(&v->mem);
+	free(v->v);
+	free(v->end);
+}
+
+static bool has_value(const struct values *v, unsigned which)
+{
+	for (unsigned i = 0; i < v->n; i++)
+		if (v->v[i].which == which)
+			return true;
+	return false;
+}
 
 /* Of one entry, for each placeholder of its secret. */
 static void add_values(struct exchange *x, struct values *to, const struct inject *in, struct str value, bool json)
 {
 	const struct placeholders *set = x->ws->messages.set;
 
-	for (unsigned k = 0; k < placeholders_count(set) && to->n < VALUES_MAX; k++) {
-		if (!str_eq(placeholders_at(set, k)->secret, in->secret_name))
+	for (unsigned k = 0; k < placeholders_count(set); k++) {
+		if (!str_eq(placeholders_at(set, k)->secret, in->secret_name) || has_value(to, k))
 			continue;
-		to->v[to->n].which = k;
-		to->at[to->n++] = buf_len(&to->mem);
 		placeholder_encode(&to->mem, value, json ? PLACEHOLDER_JSON : PLACEHOLDER_RAW);
-		to->at[to->n] = buf_len(&to->mem);
+		to->v[to->n].which = k;
+		to->end[to->n++] = buf_len(&to->mem);
 	}
 }
 
@@ -155,6 +169,8 @@ static enum frames_filled have_values(struct exchange *x, struct values *to, boo
 		refuse(m, REFUSAL_CREDENTIAL_UNAVAILABLE, WS_CLOSE_RESTART, STR("policy_changed"), "", STR_NONE);
 		return FRAMES_REFUSED;
 	}
+	to->v = must_calloc(placeholders_count(m->set) + 1, sizeof(*to->v));
+	to->end = must_calloc(placeholders_count(m->set) + 1, sizeof(*to->end));
 	for (unsigned i = 0; (more = next_entry(x, &i, &in)) > 0;) {
 		if (!is_wanted(m, &in))
 			continue;
@@ -178,8 +194,8 @@ static enum frames_filled have_values(struct exchange *x, struct values *to, boo
 		refuse(m, REFUSAL_NO_POLICY, WS_CLOSE_AGAIN, STR("the policy could not be read"), "", STR_NONE);
 		return FRAMES_REFUSED;
 	}
-	for (unsigned i = 0; i < to->n; i++)
-		to->v[i].text = str_mk(buf_data(&to->mem) + to->at[i], to->at[i + 1] - to->at[i]);
+	for (size_t i = 0, at = 0; i < to->n; at = to->end[i++])
+		to->v[i].text = str_mk(buf_data(&to->mem) + at, to->end[i] - at);
 	return wait ? FRAMES_WAIT : FRAMES_FILLED;
 }
 
@@ -211,6 +227,6 @@ enum frames_filled message_fill(void *arg, const struct frames_unit *unit, struc
 		if (unit->last)
 			placeholder_fill_end(&m->fill, out);
 	}
-	buf_fini_secret(&values.mem);
+	values_fini(&values);
 	return r;
 }

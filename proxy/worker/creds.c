@@ -103,6 +103,10 @@ enum secret_state creds_get(struct creds *c, struct exchange *x, const struct de
 		e->asking = true;
 		e->asked = policy_hold(policy_of_generation(c->w, x->generation));
 	}
+	/* who waits for several asks for all of them again when one comes: once is enough, or each would double what the next one wakes */
+	for (size_t i = 0; i < e->waiting_n; i++)
+		if (e->waiting[i] == x->handle)
+			return SECRET_WAIT;
 	if (e->waiting_n == e->waiting_cap) {
 		e->waiting_cap = e->waiting_cap ? e->waiting_cap * 2 : 8;
 		e->waiting = must_realloc(e->waiting, e->waiting_cap * sizeof(*e->waiting));

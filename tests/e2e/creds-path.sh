@@ -30,5 +30,24 @@ comes "with slashes: keep a value stands in the path with them" 1 "path == '/kee
 comes "else they are encoded" 1 "path == '/enc/planted%2Fwith%2Fslashes-77aa'"
 comes "J07: a redirect is asked for with the credential" 1 "path == '/redir' and head('authorization') == 'Bearer planted/with/slashes-77aa'"
 comes "J07: and carries nothing along to where it leads" 1 "host == 'b.test' and head('authorization') == ''"
+# more entries than anybody needs: what stands for the last ones is filled too, and does not go out as it is
+N=70
+umask 077
+for ((i = 0; i < N; i++)); do printf "planted-many-$i-5521aa" >"$T/many.$i"; export "M$i=planted-many-$i-5521aa"; done
+umask 022
+{
+	printf 'version: 1\nname: many\nsecrets:\n'
+	for ((i = 0; i < 30; i++)); do printf '  m%d: { file: %s, hosts: [a.test] }\n' $i "$T/many.$i"; done
+	for ((i = 30; i < N; i++)); do printf '  m%d: { env: M%d, hosts: [a.test] }\n' $i $i; done
+	printf 'destinations:\n'
+	dest a.test
+	printf '    allow: [ POST /many ]\n    inject:\n'
+	for ((i = 0; i < N; i++)); do printf '      - { secret: m%d, as: placeholder, in: [json]%s }\n' $i "$([ $i -lt 65 ] || echo ", env: T$i")"; done
+} >"$WORK/many.yaml"
+(cd "$WORK" && timeout 60 "$SP" run --quiet --policy many.yaml -- python3 -c '
+import json, os, urllib.request as u
+print(u.urlopen(u.Request("https://a.test/many", json.dumps([os.environ["T%d" % i] for i in range(65, '$N')]).encode(), {"Content-Type": "application/json"})).status)') >"$T/many.out" 2>&1
+has "a request of a policy with $N entries passes" "$T/many.out" "200"
+comes "those of the last entries are filled" 1 "path == '/many' and json.loads(body) == ['planted-many-%d-5521aa' % i for i in range(65, $N)]"
 nowhere "the value is nowhere that it must not be" planted/with/slashes-77aa "$T/out"
 check_done
