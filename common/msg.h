@@ -69,6 +69,15 @@ struct msg_sandbox {
 struct msg_sandbox_ref {
 	uint32_t sandbox, generation;
 } __attribute__((packed));
+struct msg_check { /* descriptors: the table, rules of where its secrets may come from (sources.h), then what there is of these, in this order */
+	uint8_t narrow;     /* 1: what narrows it, and must do nothing else */
+	uint8_t boundaries; /* how many tables it must lie within */
+	uint8_t pad[2];
+} __attribute__((packed));
+struct msg_checked {
+	uint8_t digest[32];
+	uint8_t signer[32]; /* zeros: it is not signed */
+} __attribute__((packed));
 struct msg_counts { /* of this worker's life */
 	uint64_t requests, refused;
 } __attribute__((packed));

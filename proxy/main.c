@@ -23,7 +23,7 @@ static int role(const char *name)
 	if (strcmp(name, "audit") == 0)
 		return audit_main(ROLE_LINK_FD);
 	if (strcmp(name, "checker") == 0)
-		return checker_main(ROLE_LINK_FD + 1);
+		return checker_main(ROLE_LINK_FD);
 	return 2;
 }
 

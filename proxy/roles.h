@@ -5,6 +5,6 @@
 int worker_main(int link_fd);
 int dialer_main(int link_fd);
 int audit_main(int link_fd);
-int checker_main(int table_fd);
+int checker_main(int link_fd);
 int logs_main(int argc, char **argv);
 #endif

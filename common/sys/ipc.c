@@ -129,20 +129,51 @@ void ipc_bar_fds(int fd, enum role self, enum role peer)
 	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
 }
 
-/* 1 received and handled, 0 nothing there, -1 dead */
-static int receive(struct ipc *c)
+#define IPC_ROOM (sizeof(struct ipc_hdr) + IPC_PAYLOAD_MAX)
+
+/* One message. Its length, with m filled in, whose descriptors are then the caller's, whether *ok or not; 0: the end; or -1 + errno. */
+static ssize_t take(int fd, int flags, enum role self, enum role peer, uint8_t buf[IPC_ROOM], struct ipc_msg *m, bool *ok)
 {
-	uint8_t buf[sizeof(struct ipc_hdr) + IPC_PAYLOAD_MAX];
 	union {
 		struct cmsghdr h;
 		char room[CMSG_SPACE(sizeof(int) * IPC_FDS_MAX)];
 	} ctl;
-	struct iovec iov = { buf, sizeof(buf) };
+	struct iovec iov = { buf, IPC_ROOM };
 	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl) };
-	struct ipc_msg m = { 0 };
 	struct ipc_hdr h;
-	ssize_t n = recvmsg(c->fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	ssize_t n = recvmsg(fd, &mh, MSG_CMSG_CLOEXEC | flags);
+
+	*m = (struct ipc_msg){ 0 };
+	*ok = false;
+	if (n < 0)
+		return n;
+	/* n 0 is the end, or an empty message, which may have brought descriptors */
+	for (struct cmsghdr *cm = CMSG_FIRSTHDR(&mh); cm != NULL; cm = CMSG_NXTHDR(&mh, cm)) {
+		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
+			continue;
+		m->fd_n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		MUST(m->fd_n <= IPC_FDS_MAX);
+		memcpy(m->fds, CMSG_DATA(cm), m->fd_n * sizeof(int));
+	}
+	if ((size_t)n < sizeof(h) || (mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+		return n;
+	memcpy(&h, buf, sizeof(h));
+	m->type = h.type;
+	m->generation = h.generation;
+	m->id = h.id;
+	m->data = buf + sizeof(h);
+	m->len = (size_t)n - sizeof(h);
+	*ok = h.reserved == 0 && allowed(h.type, peer, self, m->len, m->fd_n);
+	return n;
+}
+
+/* 1 received and handled, 0 nothing there, -1 dead */
+static int receive(struct ipc *c)
+{
+	uint8_t buf[IPC_ROOM];
+	struct ipc_msg m;
 	bool ok;
+	ssize_t n = take(c->fd, MSG_DONTWAIT, c->self, c->peer, buf, &m, &ok);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
@@ -151,24 +182,6 @@ static int receive(struct ipc *c)
 	if (n < 0) {
 		die(c);
 		return -1;
-	}
-	/* n 0 is the end, or an empty message, which may have brought descriptors */
-	for (struct cmsghdr *cm = CMSG_FIRSTHDR(&mh); cm != NULL; cm = CMSG_NXTHDR(&mh, cm)) {
-		if (cm->cmsg_level != SOL_SOCKET || cm->cmsg_type != SCM_RIGHTS)
-			continue;
-		m.fd_n = (unsigned)((cm->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		MUST(m.fd_n <= IPC_FDS_MAX);
-		memcpy(m.fds, CMSG_DATA(cm), m.fd_n * sizeof(int));
-	}
-	ok = (size_t)n >= sizeof(h) && !(mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
-	if (ok) {
-		memcpy(&h, buf, sizeof(h));
-		m.type = h.type;
-		m.generation = h.generation;
-		m.id = h.id;
-		m.data = buf + sizeof(h);
-		m.len = (size_t)n - sizeof(h);
-		ok = h.reserved == 0 && allowed(h.type, c->peer, c->self, m.len, m.fd_n);
 	}
 	if (ok && c->fn != NULL) {
 		c->fn(c, &m);
@@ -179,6 +192,30 @@ static int receive(struct ipc *c)
 	if (!ok)
 		die(c);
 	return c->dead ? -1 : 1;
+}
+
+bool ipc_wait(int fd, enum role self, enum role peer, struct ipc_msg *m)
+{
+	static uint8_t buf[IPC_ROOM];
+	bool ok;
+	ssize_t n;
+
+	do {
+		n = take(fd, 0, self, peer, buf, m, &ok);
+	} while (n < 0 && errno == EINTR);
+	if (!ok)
+		close_all(m->fds, m->fd_n);
+	return ok;
+}
+
+bool ipc_say(int fd, enum role self, enum role peer, enum msg_type type, const void *p, size_t n)
+{
+	struct ipc_hdr h = { .type = (uint16_t)type };
+	struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)p, n } };
+	struct msghdr mh = { .msg_iov = iov, .msg_iovlen = 2 };
+
+	MUST(allowed(h.type, self, peer, n, 0));
+	return sendmsg(fd, &mh, MSG_NOSIGNAL) == (ssize_t)(sizeof(h) + n);
 }
 
 static ssize_t send_now(struct ipc *c, const struct iovec *iov, size_t iov_n, const int *fds, unsigned fd_n)

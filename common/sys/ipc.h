@@ -49,4 +49,12 @@ bool ipc_deaf(const struct ipc *c); /* nothing can be sent any more: dead, or th
 /* While paused nothing is read (a peer that died is still noticed, with all that it had sent): back-pressure for those who answer. */
 void ipc_pause(struct ipc *c, bool paused);
 size_t ipc_queued(const struct ipc *c);
+
+/*
+ * For a role that does one thing and has no loop: waits for the next message, whose descriptors are then the caller's; its data is
+ * valid until the next call. False: the link has ended, or what came breaks a row (nothing is left of it).
+ */
+bool ipc_wait(int fd, enum role self, enum role peer, struct ipc_msg *m);
+/* Waits until it is sent. False: the link has ended. */
+bool ipc_say(int fd, enum role self, enum role peer, enum msg_type type, const void *p, size_t n);
 #endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks one table, whether it lies within the boundaries that there are, whether its secrets come from where the
- * configuration lets them, and whether what is to narrow it does nothing else, and ends. It is thrown away afterwards: whatever
- * a crafted file does to it, all it can say is a digest and a signer (64 octets on its link; the signer is zeros when there is
- * none), a longer text about what goes beyond a boundary or the configuration, or nothing; all but the digest are refusals.
- * Its descriptors: the table, the rules of sources, the narrowing table, two boundaries; an empty file stands for none.
+ * Confines itself, waits for one table and checks it: whether it lies within the boundaries that there are, whether its secrets
+ * come from where the configuration lets them, and whether what is to narrow it does nothing else. Then it ends. It is thrown
+ * away afterwards: whatever a crafted file does to it, all it can say is a digest and a signer, what goes beyond a boundary
+ * or the configuration, or nothing; all but the digest are refusals.
  */
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +17,8 @@
 #include "../../common/policy/signature.h"
 #include "../../common/policy/sources.h"
 #include "../../common/policy/within.h"
-#include "../../common/sys/child.h"
 #include "../../common/sys/confine.h"
+#include "../../common/sys/ipc.h"
 #include "../../common/sys/log.h"
 #include "../roles.h"
 
@@ -42,17 +41,17 @@ static bool load_all(void *arg, const struct dest *d)
 }
 
 /* Checks the table in fd. 0, with its digest and its signer, or -1. */
-static int check(int fd, struct table **t, uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN])
+static int check(int fd, struct table **t, struct msg_checked *said)
 {
 	static struct sandbox_spec spec; /* large */
 	struct err err = ERR_INIT;
 	struct stat st;
 	void *map;
 
-	if (fstat(fd, &st) != 0 || (map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
+	if (fstat(fd, &st) != 0 || (map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0)) == MAP_FAILED)
 		return -1;
 	/* the signature before anything else: then it is not a stranger's octets that are walked over */
-	if (signature_check(map, (size_t)st.st_size, said + TABLE_DIGEST_LEN, &err) < 0 || table_check(map, (size_t)st.st_size, said, &err) < 0 || table_open(t, fd, &err) < 0) {
+	if (signature_check(map, (size_t)st.st_size, said->signer, &err) < 0 || table_check(map, (size_t)st.st_size, said->digest, &err) < 0 || table_open(t, fd, &err) < 0) {
 		log_error("%s", err.text);
 		return -1;
 	}
@@ -78,8 +77,11 @@ static void say(void *arg, struct str source, const char *text)
 		w->n = w->n + (size_t)n < sizeof(w->text) ? w->n + (size_t)n : sizeof(w->text) - 1;
 }
 
-/* What is sent is 0 or 2, or 1 when it could not be. */
-static int refused(const struct words *w) { return write(ROLE_LINK_FD, w->text, w->n) < 0 ? 1 : 2; }
+static struct words *begin(struct words *w)
+{
+	w->n = w->begin = strlen(w->text);
+	return w;
+}
 
 static bool read_rules(int fd, char text[SOURCES_RULES_MAX], struct str *rules)
 {
@@ -89,7 +91,7 @@ static bool read_rules(int fd, char text[SOURCES_RULES_MAX], struct str *rules)
 	*rules = STR_NONE;
 	if (fstat(fd, &st) != 0 || st.st_size > SOURCES_RULES_MAX)
 		return false;
-	if (st.st_size == 0)
+	if (st.st_size == 0) /* no rules at all */
 		return true;
 	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (map == MAP_FAILED)
@@ -99,28 +101,53 @@ static bool read_rules(int fd, char text[SOURCES_RULES_MAX], struct str *rules)
 	return true;
 }
 
-/* The table in fd, unless the file is empty: 1, or 0. -1: it is damaged. */
-static int given(int fd, struct table **t)
+/* 0: the answer is in *said. 1: it is in *why. -1: there is none. */
+static int answer(const struct ipc_msg *m, struct msg_checked *said, struct words **why)
 {
-	uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN] = { 0 };
-	struct stat st;
-
-	if (fstat(fd, &st) != 0)
-		return -1;
-	return st.st_size == 0 ? 0 : check(fd, t, said) < 0 ? -1 : 1;
-}
-
-int checker_main(int fd)
-{
-	static struct words w = { .text = "the policy goes beyond the boundary: " }, from = { .text = "the gateway's configuration does not let this policy have its secrets (gateway.yaml: sources): " },
+	static struct words beyond = { .text = "the policy goes beyond the boundary: " },
+			    from = { .text = "the gateway's configuration does not let this policy have its secrets (gateway.yaml: sources): " },
 			    more = { .text = "a policy that is brought to narrow an installed one does nothing else: " };
 	static char room[SOURCES_RULES_MAX];
 	struct str rules;
+	struct table *t, *other;
+	struct msg_checked ignored;
+	struct msg_check what;
+	unsigned at = 2;
+
+	memcpy(&what, m->data, sizeof(what));
+	if (what.narrow > 1 || m->fd_n != 2u + what.narrow + what.boundaries)
+		return -1;
+	if (check(m->fds[0], &t, said) < 0 || !read_rules(m->fds[1], room, &rules))
+		return -1;
+	*why = begin(&from);
+	if (sources_check(rules, t, say, &from) > 0)
+		return 1;
+	if (what.narrow) {
+		if (check(m->fds[at++], &other, &ignored) < 0)
+			return -1;
+		*why = begin(&more);
+		if (table_narrows(other, say, &more) > 0)
+			return 1;
+	}
+	for (unsigned i = 0; i < what.boundaries; i++) {
+		if (check(m->fds[at++], &other, &ignored) < 0)
+			return -1;
+		*why = begin(&beyond);
+		if (table_within(t, other, say, &beyond) > 0)
+			return 1;
+	}
+	return 0;
+}
+
+int checker_main(int link_fd)
+{
+	static struct msg_checked said;
 	struct confine c = { .dir_fd = -1 };
 	struct err err = ERR_INIT;
-	uint8_t said[TABLE_DIGEST_LEN + SIGNATURE_KEY_LEN];
-	struct table *t, *other;
-	int is;
+	struct words *why = NULL;
+	struct ipc_msg m;
+	uint8_t digest[TABLE_DIGEST_LEN];
+	bool told = false;
 
 	log_title("checker");
 	/* the digest must not look for a configuration file behind the walls */
@@ -130,22 +157,18 @@ int checker_main(int fd)
 		log_error("cannot confine itself: %s", err.text);
 		return 1;
 	}
-	if (check(fd, &t, said) < 0 || !read_rules(fd + 1, room, &rules))
+	/* what takes its time is done before it is needed: libcrypto finds its algorithms at the first use */
+	if (EVP_Digest("", 0, digest, NULL, EVP_sha256(), NULL) != 1)
 		return 1;
-	from.n = from.begin = strlen(from.text);
-	if (sources_check(rules, t, say, &from) > 0)
-		return refused(&from);
-	if ((is = given(fd + 2, &other)) < 0)
-		return 1;
-	more.n = more.begin = strlen(more.text);
-	if (is > 0 && table_narrows(other, say, &more) > 0)
-		return refused(&more);
-	w.n = w.begin = strlen(w.text);
-	for (int i = 3; i < 5; i++) {
-		if ((is = given(fd + i, &other)) < 0)
-			return 1;
-		if (is > 0 && table_within(t, other, say, &w) > 0)
-			return refused(&w);
+	if (!ipc_wait(link_fd, ROLE_CHECKER, ROLE_SUPERVISOR, &m) || m.type != MSG_CHECK)
+		return 1; /* nothing needs it any more */
+	switch (answer(&m, &said, &why)) {
+	case 0:
+		told = ipc_say(link_fd, ROLE_CHECKER, ROLE_SUPERVISOR, MSG_CHECKED, &said, sizeof(said));
+		break;
+	case 1:
+		told = ipc_say(link_fd, ROLE_CHECKER, ROLE_SUPERVISOR, MSG_CHECK_REFUSED, why->text, why->n);
+		break;
 	}
-	return write(ROLE_LINK_FD, said, sizeof(said)) == (ssize_t)sizeof(said) ? 0 : 1;
+	return told ? 0 : 1;
 }

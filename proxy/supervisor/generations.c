@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Generations: one policy of one sandbox, with the sources of its secrets. Its table is copied into sealed memory and
- * checked by a process that is thrown away; what fails is refused, and the generation in force stays.
+ * checked by a process that is thrown away (checkers.c); what fails is refused, and the generation in force stays.
  *
  *   CHECKING -> TELLING (shared roles) -> SWITCHING (worker) -> IN_FORCE -> OLD -> freed
  *
@@ -15,24 +15,18 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../../common/base/must.h"
 #include "../../common/sys/log.h"
 #include "supervisor.h"
 
-#define CHECKER_MS 20000
-#define CHECKER_TEXT_MAX 1200
 #define TELL_MS 10000    /* for the roles to take a new generation */
 #define SWITCH_MS 10000  /* for the worker, which is asked last */
 #define RETIRE_MS 30000  /* how long a worker may ask in the name of an old one */
@@ -265,59 +259,11 @@ static bool vouched_for(const struct supervisor *s, struct generation *g, const 
 	return false;
 }
 
-static void free_later(void *arg) { free(arg); }
-
-/* What a checker says of a policy that goes beyond its boundary. It goes to a terminal: printable ASCII. */
-static const char *beyond(const uint8_t *p, size_t n)
+void generation_checked(struct generation *g, const struct msg_checked *said)
 {
-	static char text[CHECKER_TEXT_MAX + 1];
-
-	for (size_t i = 0; i < n; i++)
-		text[i] = p[i] >= 0x20 && p[i] < 0x7f ? (char)p[i] : '?';
-	text[n] = 0;
-	return text;
-}
-
-static void on_checker_end(struct watch *w, uint32_t events)
-{
-	struct checker *c = (struct checker *)((char *)w - offsetof(struct checker, end));
-	struct generation *g = c->generation;
-	struct sandbox *b = g->sandbox;
-	uint8_t said[CHECKER_TEXT_MAX];
-	ssize_t n;
-	int status = 0;
-
-	(void)events;
-	if (waitpid(c->child.pid, &status, WNOHANG) == 0)
-		return;
-	n = recv(c->child.link_fd, said, sizeof(said), MSG_DONTWAIT);
-	watch_stop(&c->end);
-	timer_stop(&c->late);
-	close(c->child.link_fd);
-	close(c->child.pidfd);
-	b->checker = NULL;
-	loop_defer(b->sup->loop, free_later, c);
-	if (b->gone) {
-		sandbox_revoke(b, "gone");
-		return;
-	}
-	if (n != GENERATION_DIGEST_LEN + SIGNATURE_KEY_LEN || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-		/* a crash of the checker is a refusal */
-		if (WIFSIGNALED(status))
-			log_error("the checker of sandbox %s ended by signal %d%s", b->name, WTERMSIG(status), WTERMSIG(status) == SIGSYS ? " (a system call outside its row)" : "");
-		refuse(g, WIFEXITED(status) && WEXITSTATUS(status) == 2 && n > 0 ? beyond(said, (size_t)n) : "the compiled policy is damaged or of another format version: it is refused. Compile it again with `sallyport policy compile`");
-		return;
-	}
-	memcpy(g->digest, said, GENERATION_DIGEST_LEN);
-	if (vouched_for(b->sup, g, said + GENERATION_DIGEST_LEN))
+	memcpy(g->digest, said->digest, GENERATION_DIGEST_LEN);
+	if (vouched_for(g->sandbox->sup, g, said->signer))
 		checked(g);
-}
-
-static void on_checker_late(struct timer *t)
-{
-	struct checker *c = (struct checker *)((char *)t - offsetof(struct checker, late));
-
-	kill(c->child.pid, SIGKILL); /* whose end is the refusal */
 }
 
 #define ALL_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
@@ -364,18 +310,6 @@ bad:
 	return -1;
 }
 
-static int memory(const void *p, size_t n, struct err *err)
-{
-	int fd = memfd_create("sallyport-sources", MFD_CLOEXEC);
-
-	if (fd >= 0 && (n == 0 || write(fd, p, n) == (ssize_t)n))
-		return fd;
-	err_errno(err, "memfd");
-	if (fd >= 0)
-		close(fd);
-	return -1;
-}
-
 unsigned generation_boundaries(const struct generation *g, int fds[TABLE_BOUNDARIES_MAX])
 {
 	const int all[TABLE_BOUNDARIES_MAX] = { g->narrow_fd, g->folder != NULL ? g->folder->boundary_fd : -1, g->sandbox->boundary_fd };
@@ -399,38 +333,6 @@ void generation_rules(const struct generation *g, struct buf *out)
 		buf_addz(out, g->policy);
 	}
 	buf_adds(out, rest);
-}
-
-static int start_checker(struct generation *g, struct err *err)
-{
-	struct supervisor *s = g->sandbox->sup;
-	struct checker *c = must_calloc(1, sizeof(*c));
-	/* where there is nothing an empty file stands in its place */
-	int none = memory(NULL, 0, err), ret = -1, rules;
-	const int folder = g->folder != NULL ? g->folder->boundary_fd : -1;
-	struct buf text = { 0 };
-
-	generation_rules(g, &text);
-	rules = memory(buf_data(&text), buf_len(&text), err);
-	buf_fini(&text);
-	if (none >= 0 && rules >= 0) {
-		const int given[] = { g->table_fd, rules, g->narrow_fd >= 0 ? g->narrow_fd : none, folder >= 0 ? folder : none, g->sandbox->boundary_fd >= 0 ? g->sandbox->boundary_fd : none };
-
-		ret = child_spawn(ROLE_CHECKER, s->start.program_dir_fd, proc_uid(s, ROLE_CHECKER, 0), given, sizeof(given) / sizeof(given[0]), &c->child, err);
-	}
-	if (none >= 0)
-		close(none);
-	if (rules >= 0)
-		close(rules);
-	if (ret < 0) {
-		free(c);
-		return -1;
-	}
-	c->generation = g;
-	g->sandbox->checker = c;
-	watch_start(s->loop, &c->end, c->child.pidfd, EPOLLIN, on_checker_end);
-	timer_start(s->loop, &c->late, CHECKER_MS, on_checker_late);
-	return 0;
 }
 
 /* fd is replaced by an own copy that nobody can change. */
@@ -460,7 +362,7 @@ void generation_add(struct sandbox *b, struct generation *g)
 		refuse(g, err.text);
 		return;
 	}
-	if (start_checker(g, &err) < 0)
+	if (checker_start(g, &err) < 0)
 		refuse(g, err.text);
 }
 

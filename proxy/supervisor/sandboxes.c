@@ -6,8 +6,6 @@
  * the copies.
  *
  *   sandbox_add -> checker -> announced -> five SANDBOX_OK -> answered ... -> sandbox_revoke
- *
- * While its checker is at work a sandbox can only be marked as gone; it is freed when the checker has ended.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -110,10 +108,8 @@ void sandbox_revoke(struct sandbox *b, const char *why)
 	b->owner = NULL;
 	timer_stop(&b->finish_late);
 	control_reloaded(b, NULL, "the sandbox ended");
-	if (b->checker != NULL) {
-		kill(b->checker->child.pid, SIGKILL); /* its end comes back here */
-		return;
-	}
+	if (b->checker != NULL)
+		checker_forget(b->checker);
 	for (struct sandbox **p = &s->sandboxes; *p != NULL; p = &(*p)->next) {
 		if (*p == b) {
 			*p = b->next;

@@ -142,6 +142,7 @@ void supervisor_shutdown(struct supervisor *s)
 	}
 	if (s->spare != NULL)
 		proc_stop(s->spare, NULL);
+	checkers_stop(s);
 	s->ending_ms = loop_now_ms(s->loop);
 	timer_start(s->loop, &s->ending, ENDING_STEP_MS, on_ending);
 }
@@ -222,6 +223,7 @@ static void start_roles(struct supervisor *s)
 		proc_start(&s->shared[i]);
 	supervisor_event(s, STR_NONE, "gateway started");
 	proc_spare(s);
+	checkers_spare(s);
 }
 
 static int serve(struct supervisor *s, const char *config, const char *state, struct err *err)

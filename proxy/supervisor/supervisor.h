@@ -142,12 +142,6 @@ struct sandbox_file {
 	int fd, dir_fd; /* -1: not given. dir_fd: the folder that it is looked for in, each time anew */
 	bool follow;
 };
-struct checker { /* one table's check */
-	struct child child;
-	struct watch end;
-	struct timer late;
-	struct generation *generation;
-};
 #define GENERATION_DIGEST_LEN 32
 enum generation_state { GENERATION_CHECKING = 0, GENERATION_TELLING, GENERATION_SWITCHING, GENERATION_IN_FORCE, GENERATION_OLD };
 struct generation { /* generations.c */
@@ -204,6 +198,7 @@ struct supervisor {
 	struct startup start;
 	struct proc shared[SHARED_ROLES]; /* in the order in which they are told: audit, secrets, ca, dialer */
 	struct proc *spare;
+	struct checker *checker; /* the one that waits; NULL: none */
 	struct sandbox *sandboxes;
 	uint32_t next_sandbox, next_generation;
 	unsigned workers;        /* processes, the spare and ending ones too */
@@ -254,12 +249,18 @@ bool generation_sealed(int fd); /* memory that nobody can change any more: looki
 unsigned generation_boundaries(const struct generation *g, int fds[TABLE_BOUNDARIES_MAX]);
 void generation_rules(const struct generation *g, struct buf *out); /* what its secrets may come from: sources.h */
 
+/* checkers.c */
+int checker_start(struct generation *g, struct err *err); /* generation_checked or generation_refused follows; -1 + err */
+void checker_forget(struct checker *c);      /* its sandbox is gone: no answer follows */
+void checkers_spare(struct supervisor *s);   /* sees to it that one waits */
+void checkers_stop(struct supervisor *s);
+
 /* sandboxes.c */
 /* b's fields are filled. Checks g, tells the roles, gives it a worker; control_registered follows. Takes b and g. */
 void sandbox_add(struct supervisor *s, struct sandbox *b, struct generation *g);
 void sandbox_announce(struct sandbox *b); /* its first generation is checked */
 void sandbox_started(struct sandbox *b);  /* and in force */
-void sandbox_revoke(struct sandbox *b, const char *why); /* b is gone afterwards, or as soon as its checker has ended */
+void sandbox_revoke(struct sandbox *b, const char *why); /* b is gone afterwards */
 void sandbox_refuse(struct sandbox *b, const char *text); /* the same, and register is answered so */
 void sandbox_placeholders(struct sandbox *b, struct str list); /* from secrets, before it acknowledges */
 void sandbox_tell_placeholders(struct sandbox *b, struct proc *worker);
@@ -275,7 +276,8 @@ bool generation_coming(const struct sandbox *b); /* one is on its way: another h
 struct generation *generation_find(const struct sandbox *b, uint32_t number);
 struct generation *generation_for_worker(const struct sandbox *b);
 void generation_ack(struct generation *g, enum role r);
-void generation_refused(struct generation *g, const char *text); /* by a role; g may be gone afterwards */
+void generation_checked(struct generation *g, const struct msg_checked *said); /* its table is what it must be; g may be gone afterwards */
+void generation_refused(struct generation *g, const char *text); /* by a role or its check; g may be gone afterwards */
 void generation_retire(struct generation *g); /* g is gone afterwards */
 void generations_go_on(struct sandbox *b);    /* a role is not waited for any more */
 void generations_worker_lost(struct sandbox *b);

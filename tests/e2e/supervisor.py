@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the supervisor over its control socket; see supervisor.sh. Arguments: programs, scratch directory, mark."""
-import array, atexit, contextlib, ctypes, errno, fcntl, json, os, signal, socket, subprocess, sys, time
+import array, atexit, contextlib, ctypes, errno, fcntl, json, os, signal, socket, subprocess, sys, threading, time
 
 from checks import BIN, MARK, SLOW, T, failures, say, wait_for
 
@@ -339,6 +339,57 @@ with open(TABLE, "rb") as f:  # gone while the checker is at work
                 [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [f.fileno(), socks[0][1].fileno()]))])
 d.close()
 say(wait_for(5, lambda: not g.status()["sandboxes"]), "one whose caller left before the answer is gone")
+
+# --- the checker that waits ----------------------------------------------------------------------------------------------
+def checkers():
+    """Those of this gateway: its children."""
+    out = []
+    for p in os.listdir("/proc"):
+        try:
+            if p.isdigit() and proc_status(int(p))["PPid"] == str(g.p.pid) and open("/proc/%s/cmdline" % p).read().split("\0")[1:3] == ["--role", "checker"] and alive(int(p)):
+                out.append(int(p))
+        except (FileNotFoundError, ProcessLookupError, KeyError):
+            pass
+    return out
+
+
+def waiting(but=None):
+    return wait_for(5, lambda: (lambda c: len(c) == 1 and c[0] != but and c)(checkers()))
+
+
+one = waiting()
+say(one, "a checker waits for the next table, and no more than one", checkers())
+c = Caller(g.state)
+a, _ = register(c, "checked")
+say("ok" in a and waiting(but=one[0]), "each serves one table, and another one takes its place", (a, one, checkers()))
+one = waiting()
+os.kill(one[0], signal.SIGKILL)
+wait_for(5, lambda: not checkers())
+a, _ = register(c, "checked-too")
+say("ok" in a and waiting(), "one that died while it waited is not missed", (a, checkers()))
+# as a crash in the middle of the work: it stands still until it is killed
+one = waiting()
+os.kill(one[0], signal.SIGSTOP)
+d = Caller(g.state)
+killer = threading.Timer(0.5, lambda: os.kill(one[0], signal.SIGKILL))
+killer.start()
+a, _ = register(d, "unchecked")
+say("damaged" in json.dumps(a) and "unchecked" not in [b["name"] for b in g.status()["sandboxes"]] and "the checker of sandbox unchecked ended by signal 9" in g.words(),
+    "one that dies at its work is a refusal", a)
+d.close()
+one = waiting(but=one[0])
+os.kill(one[0], signal.SIGSTOP)
+d = Caller(g.state)
+socks = listeners()
+with open(TABLE, "rb") as f:
+    d.s.sendmsg([json.dumps({"id": 1, "op": "register", "name": "left", "policy": {"fd": 0}, "identify": {"sockets": [{"kind": "proxy4", "fd": 1}]}}).encode()],
+                [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [f.fileno(), socks[0][1].fileno()]))])
+wait_for(5, lambda: "left" in [b["name"] for b in g.status()["sandboxes"]])
+d.close()
+say(wait_for(5, lambda: "left" not in [b["name"] for b in g.status()["sandboxes"]] and not alive(one[0])), "who leaves meanwhile takes his sandbox and its checker along", checkers())
+say(waiting(but=one[0]), "and the next one waits")
+c.close()
+wait_for(5, lambda: not g.status()["sandboxes"])
 
 # --- roles that die -----------------------------------------------------------------------------------------------------
 c = Caller(g.state)

@@ -499,6 +499,48 @@ static void two_parts_are_one_message(void **state)
 	ipc_free(d);
 }
 
+/* Roles without a loop: one message is waited for, one is said. */
+static void one_message_without_a_loop(void **state)
+{
+	const struct msg_check what = { .boundaries = 1 };
+	const struct msg_checked said = { .digest = { 1 }, .signer = { 2 } };
+	int sv[2], fds[3] = { 0, 0, 0 };
+	unsigned before = open_fds();
+	struct ipc_msg m;
+	struct ipc *c;
+
+	(void)state;
+	memset(&seen, 0, sizeof(seen));
+	seen.keep = -1;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv), 0);
+	c = ipc_new(l, sv[0], ROLE_SUPERVISOR, ROLE_CHECKER, on_msg, NULL);
+	assert_true(ipc_send(c, MSG_CHECK, 0, 0, &what, sizeof(what), fds, 3));
+	assert_true(ipc_wait(sv[1], ROLE_CHECKER, ROLE_SUPERVISOR, &m));
+	assert_int_equal(m.type, MSG_CHECK);
+	assert_int_equal(m.len, sizeof(what));
+	assert_memory_equal(m.data, &what, sizeof(what));
+	assert_int_equal(m.fd_n, 3);
+	for (unsigned i = 0; i < m.fd_n; i++) {
+		assert_int_equal(fcntl(m.fds[i], F_GETFD), FD_CLOEXEC);
+		close(m.fds[i]);
+	}
+	assert_true(ipc_say(sv[1], ROLE_CHECKER, ROLE_SUPERVISOR, MSG_CHECKED, &said, sizeof(said)));
+	loop_turn(l, 0);
+	assert_int_equal(seen.got, 1);
+	assert_int_equal(seen.type, MSG_CHECKED);
+	assert_int_equal(seen.len, sizeof(said));
+	/* what is no row for these two is refused, and leaves no descriptor */
+	assert_true(ipc_send(c, MSG_CHECK, 0, 0, &what, sizeof(what), fds, 3));
+	assert_false(ipc_wait(sv[1], ROLE_CA, ROLE_SUPERVISOR, &m));
+	/* the end, on both sides of it */
+	ipc_free(c);
+	assert_false(ipc_wait(sv[1], ROLE_CHECKER, ROLE_SUPERVISOR, &m));
+	assert_int_equal(m.fd_n, 0);
+	assert_false(ipc_say(sv[1], ROLE_CHECKER, ROLE_SUPERVISOR, MSG_CHECKED, &said, sizeof(said)));
+	close(sv[1]);
+	assert_int_equal(open_fds(), before);
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -519,6 +561,7 @@ int main(void)
 		T(every_row_for_every_pair), T(every_row_at_its_bounds), T(broken_heads), T(nothing_after_a_broken_one), T(a_descriptor_may_be_kept),
 		T(what_a_dead_peer_said_is_heard_first), T(sending_to_the_dead_is_no_end_before_its_last_words), T(freed_in_its_own_callback), T(a_queue_has_an_end),
 		T(queued_descriptors), T(no_descriptors_left), T(a_full_link_whose_peer_dies), T(paused_reads_nothing), T(shares_and_pumps), T(two_parts_are_one_message),
+		T(one_message_without_a_loop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
