@@ -194,7 +194,11 @@ static size_t find_run(const struct scrub_set *s, struct scrub_text t, size_t at
 
 static inline bool escape_follows(const struct scrub_set *s, const uint8_t *p) { return s->follows[p[0] == '\\'][p[1]]; }
 
-static inline __attribute__((always_inline)) void find_escaped_by(const struct scrub_set *s, struct scrub_text t, struct spans *out, uint64_t (*mask)(const uint8_t *p))
+/*
+ * candidates: of the 64 octets at p (65 can be read) those that may begin an escape that matters. exact: nearly all of them do; else it is
+ * every '%' and '\\'.
+ */
+static inline __attribute__((always_inline)) void find_escaped_by(const struct scrub_set *s, struct scrub_text t, struct spans *out, uint64_t (*candidates)(const struct scrub_set *s, const uint8_t *p), bool exact)
 {
 	size_t next = 0;
 	uint8_t octet;
@@ -203,9 +207,9 @@ static inline __attribute__((always_inline)) void find_escaped_by(const struct s
 		uint64_t m = 0;
 
 		if (base + 64 < t.n) {
-			m = mask(t.p + base);
+			m = candidates(s, t.p + base);
 			/* of arbitrary octets every third block has one, which hardly ever is an escape: told without a branch that nobody can predict */
-			if ((m & (m - 1)) == 0 && !((m != 0) & escape_follows(s, t.p + base + __builtin_ctzll(m | (uint64_t)1 << 63))))
+			if (exact ? m == 0 : (m & (m - 1)) == 0 && !((m != 0) & escape_follows(s, t.p + base + __builtin_ctzll(m | (uint64_t)1 << 63))))
 				continue;
 		} else {
 			for (size_t i = base; i + 1 < t.n; i++)
@@ -220,18 +224,39 @@ static inline __attribute__((always_inline)) void find_escaped_by(const struct s
 	}
 }
 
-#ifdef ESCAPE_AVX2
-ESCAPE_AVX2 static void find_escaped_avx2(const struct scrub_set *s, struct scrub_text t, struct spans *out)
+static inline uint64_t candidates(const struct scrub_set *s, const uint8_t *p)
 {
-	find_escaped_by(s, t, out, escape_mask_avx2);
+	(void)s;
+	return escape_mask(p);
 }
+
+static void find_escaped(const struct scrub_set *s, struct scrub_text t, struct spans *out) { find_escaped_by(s, t, out, candidates, false); }
+
+#ifdef ESCAPE_AVX2
+ESCAPE_AVX2 static inline uint64_t candidates_avx2(const struct scrub_set *s, const uint8_t *p)
+{
+	(void)s;
+	return escape_mask_avx2(p);
+}
+
+ESCAPE_AVX2 static void find_escaped_avx2(const struct scrub_set *s, struct scrub_text t, struct spans *out) { find_escaped_by(s, t, out, candidates_avx2, false); }
+
+/* What follows is looked up as well. The look-up takes seven bits: octets beyond ASCII, which follow none, are taken out. */
+#define AVX512 __attribute__((target("avx512bw,avx512vbmi")))
+AVX512 static inline uint64_t candidates_avx512(const struct scrub_set *s, const uint8_t *p)
+{
+	__m512i v = _mm512_loadu_si512(p), behind = _mm512_loadu_si512(p + 1);
+	__m512i bits = _mm512_permutex2var_epi8(_mm512_loadu_si512(s->follows_bits), behind, _mm512_loadu_si512(s->follows_bits + 64));
+	__mmask64 percent = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('%')), slash = _mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8('\\'));
+
+	return ((percent & _mm512_test_epi8_mask(bits, _mm512_set1_epi8(1))) | (slash & _mm512_test_epi8_mask(bits, _mm512_set1_epi8(2)))) & ~_mm512_movepi8_mask(behind);
+}
+
+AVX512 static void find_escaped_avx512(const struct scrub_set *s, struct scrub_text t, struct spans *out) { find_escaped_by(s, t, out, candidates_avx512, true); }
 #else
 #define find_escaped_avx2 find_escaped
+#define find_escaped_avx512 find_escaped
 #endif
-static void find_escaped(const struct scrub_set *s, struct scrub_text t, struct spans *out)
-{
-	find_escaped_by(s, t, out, escape_mask);
-}
 
 static void try_first(const struct scrub_set *s, struct scrub_text t, uint8_t first, size_t at, struct spans *out)
 {
@@ -265,7 +290,7 @@ void scrub_find(const struct scrub_set *s, struct scrub_text t, struct spans *ou
 {
 	if (s->step > 0) {
 		find_plain(s, t, out);
-		(s->avx2 ? find_escaped_avx2 : find_escaped)(s, t, out);
+		(s->way == SCRUB_AVX512 ? find_escaped_avx512 : s->way == SCRUB_AVX2 ? find_escaped_avx2 : find_escaped)(s, t, out);
 	}
 	if (s->slow)
 		find_slow(s, t, out);

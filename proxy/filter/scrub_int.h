@@ -49,7 +49,9 @@ struct scrub_set {
 	uint8_t in_window[256]; /* octets that stand in windows */
 	bool follows[2][256];   /* behind '%', behind '\': octets with which an escape of one of those can go on */
 	bool slow_first[256];   /* first octets of slow forms */
-	bool slow, avx2;
+	uint8_t follows_bits[128]; /* the same of ASCII: bit 0 behind '%', bit 1 behind '\' */
+	bool slow;
+	enum scrub_way { SCRUB_PLAIN, SCRUB_AVX2, SCRUB_AVX512 } way; /* what the processor has; all find the same */
 	uint64_t inside[1024];  /* by inside_hash: all groups of four in forms */
 };
 

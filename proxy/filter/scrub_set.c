@@ -94,6 +94,8 @@ static void make_follows(struct scrub_set *s)
 				s->follows[1][c] = true;
 		}
 	s->follows[1]['u'] = true;
+	for (unsigned c = 0; c < 128; c++)
+		s->follows_bits[c] = (uint8_t)(s->follows[0][c] | s->follows[1][c] << 1);
 }
 
 static void make_windows(struct scrub_set *s)
@@ -151,7 +153,7 @@ struct scrub_set *scrub_set_new(const struct str *values, size_t n)
 	for (size_t i = 0; i < n; i++)
 		add_value(s, values[i]);
 #ifdef ESCAPE_AVX2
-	s->avx2 = __builtin_cpu_supports("avx2");
+	s->way = __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bw") ? SCRUB_AVX512 : __builtin_cpu_supports("avx2") ? SCRUB_AVX2 : SCRUB_PLAIN;
 #endif
 	memset(s->heads, 0xff, sizeof(s->heads));
 	memset(s->first, 0xff, sizeof(s->first));

@@ -234,7 +234,7 @@ static void against_reference(const struct str *v, size_t vn, struct str text, b
 	uint8_t *covered = must_malloc(n + 1), *whole = must_malloc(n + 1);
 	struct ref r;
 
-	set->avx2 = set->avx2 && n % 2 == 0; /* every way is taken */
+	set->way = n % 3 < set->way ? n % 3 : set->way; /* every way is taken */
 	ref_init(&r, v, vn);
 	ref_covered(&r, in, n, covered);
 	for (size_t i = 0; i <= n; i++)
