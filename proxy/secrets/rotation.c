@@ -110,6 +110,18 @@ static void forget(struct rotation *o)
 
 const struct secret *rotation_now(const struct rotation_use *u) { return u->of->now; }
 
+void rotation_move(struct rotation_use *from, struct rotation_use *to)
+{
+	struct rotation *o = from->of;
+
+	MUST(o != NULL && o->uses == from);
+	*to = *from;
+	o->uses = to;
+	if (o->last == &from->next)
+		o->last = &to->next;
+	*from = (struct rotation_use){ 0 };
+}
+
 void rotation_end(struct rotation_use *u, const struct secret *next)
 {
 	struct rotation *o = u->of;

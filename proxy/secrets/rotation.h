@@ -23,6 +23,8 @@ void rotations_free(struct rotations *r);
 /* first: what the source holds, for the end-point and the client of d. turn is called when nobody else uses it, perhaps at once. */
 void rotation_begin(struct rotations *r, struct rotation_use *u, const struct secret_decl *d, const struct secret *first, void (*turn)(struct rotation_use *u));
 const struct secret *rotation_now(const struct rotation_use *u); /* on its turn: what to use; NULL: what the source holds */
+/* to, which is zeroed, takes the place of from, whose turn it is. */
+void rotation_move(struct rotation_use *from, struct rotation_use *to);
 /* Used, or given up; no use at all is fine. next: what takes its place; NULL: nothing does. */
 void rotation_end(struct rotation_use *u, const struct secret *next);
 #endif

@@ -18,10 +18,11 @@
 
 struct token_call {
 	struct http_call *call;
-	const struct secret_decl *d;
+	struct token_kind kind;
 	struct http_tls tls;
-	token_fn *fn;
+	token_fn *fn; /* NULL: nobody waits */
 	void *arg;
+	struct rotation_use left; /* by who waited: the refresh token is still used here */
 };
 
 /* --- pieces -------------------------------------------------------------------------------------------------------- */
@@ -105,6 +106,11 @@ static EVP_PKEY *read_key(struct str pem)
 static struct str param(const struct secret_decl *d, enum secret_param tag) { return secret_param(&d->params, tag, 0); }
 
 bool token_rotates(const struct secret_decl *d) { return d->token == SECRET_TOKEN_OAUTH2 && param(d, SECRET_PARAM_GRANT).n > 0; }
+
+struct token_kind token_kind(const struct secret_decl *d)
+{
+	return (struct token_kind){ d->token, d->token == SECRET_TOKEN_GCP && param(d, SECRET_PARAM_AUDIENCE).n > 0, token_rotates(d) };
+}
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
 
@@ -284,10 +290,9 @@ static uint32_t until(const char *text, uint64_t now_s)
 	return t > (time_t)now_s && (uint64_t)t - now_s < FOR_MAX_S ? (uint32_t)((uint64_t)t - now_s) : 0;
 }
 
-struct secret *token_answer(const struct secret_decl *d, int status, struct str body, uint64_t now_s, uint32_t *for_s, struct secret **next, char cause[TOKEN_CAUSE_MAX])
+struct secret *token_answer(const struct token_kind *k, int status, struct str body, uint64_t now_s, uint32_t *for_s, struct secret **next, char cause[TOKEN_CAUSE_MAX])
 {
 	json_t *j = body.n > 0 ? json_loadb(body.p, body.n, JSON_REJECT_DUPLICATES, NULL) : NULL;
-	bool identity = d->token == SECRET_TOKEN_GCP && param(d, SECRET_PARAM_AUDIENCE).n > 0;
 	const char *said = json_string_value(json_object_get(j, "error")), *more = json_string_value(json_object_get(j, "error_description"));
 	json_int_t s = json_integer_value(json_object_get(j, "expires_in"));
 	const char *type = json_string_value(json_object_get(j, "token_type"));
@@ -305,20 +310,20 @@ struct secret *token_answer(const struct secret_decl *d, int status, struct str 
 		json_decref(j);
 		return NULL;
 	}
-	if (d->token == SECRET_TOKEN_GITHUB_APP) {
+	if (k->token == SECRET_TOKEN_GITHUB_APP) {
 		v = take(json_object_get(j, "token"));
 		*for_s = until(json_string_value(json_object_get(j, "expires_at")), now_s);
-	} else if (type != NULL && !str_ieq(str_of(type), STR("bearer")) && !identity) {
+	} else if (type != NULL && !str_ieq(str_of(type), STR("bearer")) && !k->identity) {
 		snprintf(cause, TOKEN_CAUSE_MAX, "its token end-point gives a token that is not a bearer token");
 		json_decref(j);
 		return NULL;
 	} else {
-		v = take(json_object_get(j, identity ? "id_token" : "access_token"));
+		v = take(json_object_get(j, k->identity ? "id_token" : "access_token"));
 		if (s > 0)
 			*for_s = s > FOR_MAX_S ? FOR_MAX_S : (uint32_t)s;
-		else if (identity)
+		else if (k->identity)
 			*for_s = 3600;
-		if (token_rotates(d))
+		if (k->rotates)
 			*next = take(json_object_get(j, "refresh_token"));
 	}
 	if (v == NULL)
@@ -342,6 +347,12 @@ void token_cancel(struct token_call *c)
 		end(c);
 }
 
+void token_leave(struct token_call *c, struct rotation_use *u)
+{
+	c->fn = NULL;
+	rotation_move(u, &c->left);
+}
+
 static void on_answer(void *arg, const struct http_answer *a)
 {
 	struct token_call *c = arg;
@@ -353,22 +364,25 @@ static void on_answer(void *arg, const struct http_answer *a)
 	if (a->status == 0) {
 		snprintf(cause, sizeof(cause), "its token end-point cannot be reached: %s", a->cause);
 	} else {
-		value = token_answer(c->d, a->status, a->body, clock_wall_ms() / 1000, &v.for_s, &next, cause);
+		value = token_answer(&c->kind, a->status, a->body, clock_wall_ms() / 1000, &v.for_s, &next, cause);
 		v.denied = value == NULL && a->status >= 400 && a->status < 500 && a->status != 429;
 	}
 	v.value = value;
 	v.next = next;
-	c->fn(c->arg, &v);
+	if (c->fn != NULL)
+		c->fn(c->arg, &v);
+	else
+		rotation_end(&c->left, next);
 	secret_free(value);
 	secret_free(next);
 	end(c);
 }
 
-static bool own_roots(struct token_call *c)
+static bool own_roots(struct token_call *c, const struct secret_decl *d)
 {
 	struct str der;
 
-	for (unsigned i = 0; (der = secret_param(&c->d->params, SECRET_PARAM_CA, i)).n > 0; i++) {
+	for (unsigned i = 0; (der = secret_param(&d->params, SECRET_PARAM_CA, i)).n > 0; i++) {
 		const unsigned char *p = (const unsigned char *)der.p;
 		X509 *x = d2i_X509(NULL, &p, (long)der.n);
 
@@ -393,10 +407,10 @@ struct token_call *token_obtain(struct http *h, uint32_t sandbox, uint32_t gener
 	struct buf path = { 0 };
 	const char *why;
 
-	c->d = d;
+	c->kind = token_kind(d);
 	c->fn = fn;
 	c->arg = arg;
-	if (!endpoint_parse(param(d, SECRET_PARAM_URL), &r.to, &why) || !own_roots(c) || !token_request(d, with, clock_wall_ms() / 1000, &q, cause)) {
+	if (!endpoint_parse(param(d, SECRET_PARAM_URL), &r.to, &why) || !own_roots(c, d) || !token_request(d, with, clock_wall_ms() / 1000, &q, cause)) {
 		token_request_fini(&q);
 		fn(arg, &failed);
 		end(c);

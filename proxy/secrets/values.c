@@ -509,7 +509,10 @@ static void stop(struct value *v)
 {
 	sources_cancel(v->of->sources, v);
 	vault_read_cancel(v->read);
-	token_cancel(v->token);
+	if (v->token != NULL && v->rotation.of != NULL)
+		token_leave(v->token, &v->rotation);
+	else
+		token_cancel(v->token);
 	rotation_end(&v->rotation, NULL);
 	v->read = NULL;
 	v->token = NULL;

@@ -210,10 +210,25 @@ check "after a revocation" "$SP" secret revoke v
 check "and its end" "$SP" secret forget v
 ask sister s1
 check "it still follows" refreshed s1
-check "nobody came with one that had been used" test "$(grep -c '^/oauth/token 400' "$T/token.log")" = 0
 stop_box sister
 BOX=$first
 stop_box refresh
+# a sandbox that ends while its refresh token is being exchanged: the one that follows is not lost
+tell() { curl -sS --noproxy '*' --cacert "$T/upca.pem" -d "$2" "https://127.0.0.1:$TPORT/$1" >/dev/null; }
+tell wait 4
+start_box hasty refresh.yaml
+: >"$WORK/hasty/h0.ask"
+check "an exchange is under way" wait_for 20 grep -q 'exchange under way' "$T/token.log"
+# shellcheck disable=SC2046
+kill $(cat /proc/"$BOX"/task/*/children)
+wait "$BOX"
+hasnt "when its sandbox ends" "$T/ngx/access.log" "hello?h0 "
+tell wait 0
+start_box heir refresh.yaml
+ask heir h1
+check "what follows serves the next one" refreshed h1
+stop_box heir
+check "nobody came with one that had been used" test "$(grep -c '^/oauth/token 400' "$T/token.log")" = 0
 curl -sS --noproxy '*' --cacert "$T/upca.pem" -d 3600 "https://127.0.0.1:$TPORT/life" >/dev/null
 (cd "$WORK" && timeout 90 "$SP" run --quiet --policy github.yaml -- bash -c 'for i in $(seq 1 30); do curl -sS -m 30 -o /dev/null "https://api.test/v1/hello?burst$i" & done; wait') >"$T/out" 2>&1
 check "thirty requests at once are answered" test "$(grep -c 'hello?burst[0-9]* HTTP/1.1 status=200 auth=Bearer ghs_' "$T/ngx/access.log")" = 30

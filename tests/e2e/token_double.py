@@ -9,7 +9,7 @@ import base64, json, ssl, subprocess, sys, tempfile, threading, time, urllib.par
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT, CERT, KEY, PUBLIC, LOG = sys.argv[1:6]
-COUNT, LOCK, LIFE = {}, threading.Lock(), {"s": 3600}
+COUNT, LOCK, LIFE = {}, threading.Lock(), {"s": 3600, "wait": 0}
 REFRESH = ["planted-refresh-0"]
 
 
@@ -61,6 +61,9 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/life":
             LIFE["s"] = int(body)
             return 200, {}
+        if self.path == "/wait":  # how long an exchange takes, which has been made by then
+            LIFE["wait"] = int(body)
+            return 200, {}
         if self.path.startswith("/app/installations/"):
             assert self.path == "/app/installations/678/access_tokens" and auth.startswith("Bearer ")
             c = claims(auth[7:])[1]
@@ -92,7 +95,12 @@ class Handler(BaseHTTPRequestHandler):
                 if f["grant_type"] != "refresh_token" or f["refresh_token"] != REFRESH[-1] or f["client_id"] != "public":
                     return 400, {"error": "invalid_grant"}
                 REFRESH.append("planted-refresh-%d" % len(REFRESH))
-            return 200, {"access_token": "planted-refreshed-%d" % number("refresh"), "expires_in": LIFE["s"], "token_type": "Bearer", "refresh_token": REFRESH[-1]}
+                next = REFRESH[-1]
+            if LIFE["wait"]:
+                with open(LOG, "a") as log:
+                    log.write("exchange under way\n")
+                time.sleep(LIFE["wait"])
+            return 200, {"access_token": "planted-refreshed-%d" % number("refresh"), "expires_in": LIFE["s"], "token_type": "Bearer", "refresh_token": next}
         return 404, {}
 
 

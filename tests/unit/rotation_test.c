@@ -117,6 +117,39 @@ static void one_by_one(void **state)
 	rotations_free(r);
 }
 
+/* Another one has the turn of who is gone: what it brings is the next one's. */
+static void handed_on(void **state)
+{
+	struct rotations *r = rotations_new();
+	struct secret_decl d = decl("https://a.test/token", "me");
+	struct secret *first = secret("first"), *second = secret("second");
+	struct rotation_use u[3] = { 0 }, heir = { 0 };
+
+	(void)state;
+	turn_n = 0;
+	for (unsigned waiting = 0; waiting < 2; waiting++) { /* alone, and with one behind it */
+		rotation_begin(r, &u[0], &d, first, turn);
+		if (waiting)
+			rotation_begin(r, &u[1], &d, first, turn);
+		rotation_move(&u[0], &heir);
+		assert_null(u[0].of);
+		rotation_end(&u[0], NULL); /* has no part in it any more */
+		rotation_begin(r, &u[2], &d, first, turn);
+		assert_int_equal(turn_n, 1);
+		rotation_end(&heir, second);
+		assert_int_equal(turn_n, 2);
+		assert_ptr_equal(turns[1], &u[waiting ? 1 : 2]);
+		assert_true(str_eq(secret_bytes(rotation_now(turns[1])), STR("second")));
+		rotation_end(&u[1], NULL);
+		rotation_end(&u[2], NULL);
+		turn_n = 0;
+	}
+	assert_string_equal(now(r, &d, "first"), "second");
+	secret_free(first);
+	secret_free(second);
+	rotations_free(r);
+}
+
 static void each_its_own(void **state)
 {
 	struct rotations *r = rotations_new();
@@ -179,7 +212,7 @@ static int stop(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(one_by_one), cmocka_unit_test(each_its_own), cmocka_unit_test(bounded) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(one_by_one), cmocka_unit_test(handed_on), cmocka_unit_test(each_its_own), cmocka_unit_test(bounded) };
 
 	return cmocka_run_group_tests(tests, NULL, stop);
 }

@@ -181,6 +181,7 @@ static void token_answers(void **state)
 {
 	struct buf b = { 0 };
 	struct secret_decl oauth, github;
+	struct token_kind oauth_kind, github_kind;
 	char cause[TOKEN_CAUSE_MAX];
 	struct secret *s, *next;
 	uint32_t for_s;
@@ -188,24 +189,26 @@ static void token_answers(void **state)
 	(void)state;
 	add(&b, SECRET_PARAM_GRANT, "refresh_token");
 	oauth = decl(&b, SECRET_TOKEN_OAUTH2, 1);
-	s = token_answer(&oauth, 200, STR("{\"access_token\":\"a\",\"expires_in\":90,\"refresh_token\":\"r\",\"token_type\":\"Bearer\"}"), 1000, &for_s, &next, cause);
+	oauth_kind = token_kind(&oauth);
+	s = token_answer(&oauth_kind, 200, STR("{\"access_token\":\"a\",\"expires_in\":90,\"refresh_token\":\"r\",\"token_type\":\"Bearer\"}"), 1000, &for_s, &next, cause);
 	assert_true(s != NULL && next != NULL && for_s == 90 && str_eq(secret_bytes(s), STR("a")) && str_eq(secret_bytes(next), STR("r")));
 	secret_free(s);
 	secret_free(next);
-	assert_null(token_answer(&oauth, 200, STR("{\"access_token\":\"a\",\"token_type\":\"mac\"}"), 1000, &for_s, &next, cause));
-	assert_null(token_answer(&oauth, 200, STR("{\"access_token\":\"\"}"), 1000, &for_s, &next, cause));
-	assert_null(token_answer(&oauth, 200, STR("{\"access_token\":7}"), 1000, &for_s, &next, cause));
-	assert_null(token_answer(&oauth, 200, STR("no json"), 1000, &for_s, &next, cause));
-	assert_null(token_answer(&oauth, 200, STR("{\"access_token\":\"a\",\"access_token\":\"b\"}"), 1000, &for_s, &next, cause));
-	assert_null(token_answer(&oauth, 400, STR("{\"error\":\"invalid_grant\",\"error_description\":\"gone\\n\\u001b[31m\"}"), 1000, &for_s, &next, cause));
+	assert_null(token_answer(&oauth_kind, 200, STR("{\"access_token\":\"a\",\"token_type\":\"mac\"}"), 1000, &for_s, &next, cause));
+	assert_null(token_answer(&oauth_kind, 200, STR("{\"access_token\":\"\"}"), 1000, &for_s, &next, cause));
+	assert_null(token_answer(&oauth_kind, 200, STR("{\"access_token\":7}"), 1000, &for_s, &next, cause));
+	assert_null(token_answer(&oauth_kind, 200, STR("no json"), 1000, &for_s, &next, cause));
+	assert_null(token_answer(&oauth_kind, 200, STR("{\"access_token\":\"a\",\"access_token\":\"b\"}"), 1000, &for_s, &next, cause));
+	assert_null(token_answer(&oauth_kind, 400, STR("{\"error\":\"invalid_grant\",\"error_description\":\"gone\\n\\u001b[31m\"}"), 1000, &for_s, &next, cause));
 	assert_non_null(strstr(cause, "400: invalid_grant: gone"));
 	for (const char *p = cause; *p; p++)
 		assert_true(*p >= 0x20 && *p < 0x7f);
 	github = (struct secret_decl){ .token = SECRET_TOKEN_GITHUB_APP };
-	s = token_answer(&github, 201, STR("{\"token\":\"ghs_x\",\"expires_at\":\"1970-01-01T01:00:00Z\"}"), 60, &for_s, &next, cause);
+	github_kind = token_kind(&github);
+	s = token_answer(&github_kind, 201, STR("{\"token\":\"ghs_x\",\"expires_at\":\"1970-01-01T01:00:00Z\"}"), 60, &for_s, &next, cause);
 	assert_true(s != NULL && for_s == 3540);
 	secret_free(s);
-	s = token_answer(&github, 201, STR("{\"token\":\"ghs_x\",\"expires_at\":\"1969\"}"), 60, &for_s, &next, cause);
+	s = token_answer(&github_kind, 201, STR("{\"token\":\"ghs_x\",\"expires_at\":\"1969\"}"), 60, &for_s, &next, cause);
 	assert_true(s != NULL && for_s == 0); /* not known: not kept */
 	secret_free(s);
 	buf_fini(&b);
