@@ -53,6 +53,8 @@ int ca_create(EVP_PKEY **key, X509 **cert, const X509_EXTENSION *constraints, st
 /* Takes references. Refuses a certificate that is no CA, or another key's. */
 struct ca_issuer *ca_issuer_new(EVP_PKEY *key, X509 *cert, struct err *err);
 void ca_issuer_free(struct ca_issuer *i);
+#define CA_LEFT_MAX 40
+void ca_left_text(int64_t seconds, char out[CA_LEFT_MAX]); /* "in 3 days", "in 5 hours", "in 10 minutes" */
 int64_t ca_issuer_end_s(const struct ca_issuer *i); /* when its certificate expires */
 struct ca_leaf_key *ca_leaf_key_new(const struct ca_issuer *i);
 void ca_leaf_key_free(struct ca_leaf_key *k);

@@ -277,6 +277,18 @@ struct ca_issuer *ca_issuer_new(EVP_PKEY *key, X509 *cert, struct err *err)
 	return i;
 }
 
+void ca_left_text(int64_t seconds, char out[CA_LEFT_MAX])
+{
+	if (seconds >= 2 * 86400)
+		snprintf(out, CA_LEFT_MAX, "in %lld days", (long long)(seconds / 86400));
+	else if (seconds >= 2 * 3600)
+		snprintf(out, CA_LEFT_MAX, "in %lld hours", (long long)(seconds / 3600));
+	else if (seconds >= 120)
+		snprintf(out, CA_LEFT_MAX, "in %lld minutes", (long long)(seconds / 60));
+	else
+		snprintf(out, CA_LEFT_MAX, "in less than two minutes");
+}
+
 int64_t ca_issuer_end_s(const struct ca_issuer *i) { return i->not_after_s; }
 
 void ca_issuer_free(struct ca_issuer *i)

@@ -254,11 +254,13 @@ static bool leaf_allowed(struct sandbox *b)
 static void warn_of_end(const struct ca_issuer *i, int64_t now_s)
 {
 	uint64_t now_ms = loop_now_ms(the_role.loop);
+	char left[CA_LEFT_MAX];
 
 	if (ca_issuer_end_s(i) - now_s >= EXPIRES_SOON_S || (the_role.said_soon_ms != 0 && now_ms - the_role.said_soon_ms < HOUR_MS))
 		return;
 	the_role.said_soon_ms = now_ms;
-	log_error("warning: the CA expires in %lld hours, and with it all that it signed: `sallyport ca rotate` makes the next one", (long long)((ca_issuer_end_s(i) - now_s) / 3600));
+	ca_left_text(ca_issuer_end_s(i) - now_s, left);
+	log_info("warning: the CA expires %s, and with it all that it signed: `sallyport ca rotate` makes the next one", left);
 }
 
 static enum mint_status mint(struct served *s, const struct ipc_msg *m, struct buf *der)
@@ -299,8 +301,8 @@ static enum mint_status mint(struct served *s, const struct ipc_msg *m, struct b
 	case CA_MINT_OUTSIDE:
 		return MINT_DENIED;
 	case CA_MINT_EXPIRED:
-		log_limited(&the_role.said_expired, "error: the CA's certificate has expired (or the clock is wrong): nothing can be intercepted. `sallyport ca rotate` makes the next one");
-		return MINT_FAILED;
+		log_limited(&the_role.said_expired, "error: the CA's certificate has expired (or the clock is wrong): nothing can be intercepted. `sallyport ca rotate` makes the next one, which new sandboxes get");
+		return MINT_EXPIRED;
 	default:
 		return MINT_FAILED;
 	}

@@ -17,7 +17,7 @@
 #include "files.h"
 
 #define FILE_MAX (32u << 20)
-#define WARN_DAYS 30
+#define WARN_S (30 * 86400)
 
 static STACK_OF(X509) * trusted(const char *state, struct err *err)
 {
@@ -72,17 +72,18 @@ static void print_constraints(BIO *out, X509 *x)
 	BIO_printf(out, "\n");
 }
 
-static int days_left(const X509 *x)
+static int64_t seconds_left(const X509 *x)
 {
-	int days = 0, secs;
+	int days = 0, secs = 0;
 
-	return ASN1_TIME_diff(&days, &secs, NULL, X509_get0_notAfter(x)) == 1 ? days : -1;
+	return ASN1_TIME_diff(&days, &secs, NULL, X509_get0_notAfter(x)) == 1 ? (int64_t)days * 86400 + secs : -1;
 }
 
 static void show_one(X509 *x)
 {
 	unsigned char *der = NULL, *spki = NULL;
 	BIO *out = BIO_new_fp(stdout, BIO_NOCLOSE);
+	char left[CA_LEFT_MAX];
 	int n;
 
 	MUST(out != NULL);
@@ -92,10 +93,12 @@ static void show_one(X509 *x)
 	printf("\n");
 	print_time("valid from:          ", X509_get0_notBefore(x));
 	print_time("valid until:         ", X509_get0_notAfter(x));
-	if (files_expired(x))
+	if (files_expired(x)) {
 		printf("                     it has EXPIRED: `sallyport ca rotate` makes the next one\n");
-	else if (days_left(x) < WARN_DAYS)
-		printf("                     it expires in %d days: `sallyport ca rotate` makes the next one\n", days_left(x));
+	} else if (seconds_left(x) < WARN_S) {
+		ca_left_text(seconds_left(x), left);
+		printf("                     it expires %s: `sallyport ca rotate` makes the next one\n", left);
+	}
 	print_constraints(out, x);
 	n = i2d_X509(x, &der);
 	if (n > 0)
@@ -200,6 +203,7 @@ static int own_digests(const char *state, struct buf *out, struct err *err)
 {
 	int fd = files_open_state(state, false, err), ret = -1;
 	STACK_OF(X509) *now = NULL, *former = NULL;
+	char left[CA_LEFT_MAX];
 	struct stat st;
 
 	if (fd < 0)
@@ -217,8 +221,10 @@ static int own_digests(const char *state, struct buf *out, struct err *err)
 		err_set(err, EINVAL, "the CA of %s has expired: nothing could be intercepted. `sallyport ca rotate` makes the next one", state);
 		goto out;
 	}
-	if (days_left(sk_X509_value(now, 0)) < WARN_DAYS)
-		fprintf(stderr, "sallyport-ca: warning: the CA expires in %d days: `sallyport ca rotate` makes the next one\n", days_left(sk_X509_value(now, 0)));
+	if (seconds_left(sk_X509_value(now, 0)) < WARN_S) {
+		ca_left_text(seconds_left(sk_X509_value(now, 0)), left);
+		fprintf(stderr, "sallyport-ca: warning: the CA expires %s: `sallyport ca rotate` makes the next one\n", left);
+	}
 	ret = 0;
 out:
 	sk_X509_pop_free(now, X509_free);

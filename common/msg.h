@@ -135,7 +135,7 @@ struct msg_mint {
 	uint8_t reserved;
 	/* canonical host follows */
 } __attribute__((packed));
-enum mint_status { MINT_FAILED = 0, MINT_OK, MINT_DENIED, MINT_LIMITED };
+enum mint_status { MINT_FAILED = 0, MINT_OK, MINT_DENIED, MINT_LIMITED, MINT_EXPIRED /* the CA itself has */ };
 struct msg_minted {
 	uint8_t status; /* enum mint_status */
 	uint8_t reserved[3];

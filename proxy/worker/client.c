@@ -349,6 +349,8 @@ int client_hello(void *arg, SSL *ssl, int *alert)
 		return SSL_CLIENT_HELLO_RETRY;
 	case LEAF_REFUSED:
 		return hello_fail(cl, alert, SSL_AD_UNRECOGNIZED_NAME, REFUSAL_DESTINATION_DENIED, "mint_refused");
+	case LEAF_CA_EXPIRED:
+		return hello_fail(cl, alert, SSL_AD_INTERNAL_ERROR, REFUSAL_GATEWAY_UNAVAILABLE, "ca_expired");
 	default:
 		return hello_fail(cl, alert, SSL_AD_INTERNAL_ERROR, REFUSAL_GATEWAY_UNAVAILABLE, "ca_down");
 	}

@@ -27,7 +27,8 @@ struct leaf {
 	uint64_t hash, id;
 	int64_t minted_s, half_s, end_s; /* by the clock that clients go by: a machine may have slept, or been set */
 	X509 *x509;
-	bool refusal, asking, refused;
+	bool refusal, asking;
+	enum leaf_state refused;  /* LEAF_NONE: it was not */
 	struct policy_gen *asked; /* held while asking */
 	uint64_t *waiting;
 	size_t waiting_n, waiting_cap;
@@ -250,7 +251,7 @@ static bool ask(struct tls *t, struct leaf *l)
 	}
 	l->asking = true;
 	l->asked = policy_hold(t->w->policy);
-	l->refused = false;
+	l->refused = LEAF_NONE;
 	return true;
 }
 
@@ -297,9 +298,11 @@ enum leaf_state tls_leaf(struct tls *t, SSL *ssl, struct str host, bool refusal,
 		}
 		return LEAF_READY;
 	}
-	if (l->refused) {
-		l->refused = false; /* the next client asks again */
-		return LEAF_REFUSED;
+	if (l->refused != LEAF_NONE) {
+		enum leaf_state why = l->refused;
+
+		l->refused = LEAF_NONE; /* the next client asks again */
+		return why;
 	}
 	if (!ask(t, l))
 		return LEAF_NO_CA;
@@ -324,9 +327,12 @@ void tls_minted(struct tls *t, const struct ipc_msg *m)
 	if (x != NULL || !leaf_usable(l)) { /* one that is valid is not given up because there is no other yet */
 		X509_free(l->x509);
 		l->x509 = x;
-		l->refused = x == NULL;
-		if (x != NULL)
+		if (x != NULL) {
+			l->refused = LEAF_NONE;
 			leaf_times(l);
+		} else {
+			l->refused = a->status == MINT_EXPIRED ? LEAF_CA_EXPIRED : LEAF_REFUSED;
+		}
 	}
 	ERR_clear_error();
 	wake(t, l);

@@ -176,7 +176,7 @@ void signings_link_lost(struct signings *s);
 struct tls *tls_new(struct worker *w);
 void tls_warm(struct tls *t); /* everything that OpenSSL loads lazily, before confinement */
 bool tls_set_leaf_key(struct tls *t, const uint8_t *der, size_t n);
-enum leaf_state { LEAF_NONE = 0, LEAF_READY, LEAF_WAIT, LEAF_REFUSED, LEAF_NO_CA };
+enum leaf_state { LEAF_NONE = 0, LEAF_READY, LEAF_WAIT, LEAF_REFUSED, LEAF_NO_CA, LEAF_CA_EXPIRED };
 /* The leaf for host: READY: installed into ssl. WAIT: the client with that handle is kicked when it has come. */
 enum leaf_state tls_leaf(struct tls *t, SSL *ssl, struct str host, bool refusal, uint64_t client_handle);
 void tls_want_leaf(struct tls *t, struct str host, bool refusal); /* ahead of need */

@@ -170,15 +170,62 @@ run bash -c "$issuer >g.issuer" >"$T/g.out" 2>&1
 check "UT04 and everything goes on" test -s "$WORK/g.issuer"
 check "an expired one is not trusted beside it" test "$(certs "$CA")" = 1
 
+# --- three days before its end, and an hour before
+make_short() { # NAME END: a CA of that end in the place of the one that is there
+	(
+		cd "$T" && : >exp/index || exit 1
+		openssl req -new -key "$STATE/ca/ca.key" -subj "/CN=$1" -out exp/csr2 &&
+			openssl ca -batch -config exp/conf -selfsign -keyfile "$STATE/ca/ca.key" -in exp/csr2 -out exp/short.pem -notext -startdate "$(date -u -d -3days +%Y%m%d%H%M%SZ)" -enddate "$(date -u -d "$2" +%Y%m%d%H%M%SZ)"
+	) >>"$T/exp.log" 2>&1 && cp "$T/exp/short.pem" "$CA" || not_ok "$1 is made" "$(tail -3 "$T/exp.log")"
+}
+told() { # TEXT FILE PATTERN (extended)
+	if grep -qE -- "$3" "$2"; then ok "$1"; else not_ok "$1" "no '$3' in:" "$(tail -n 30 "$2")"; fi
+}
+ended() {
+	"$SP" stop --all >/dev/null 2>&1
+	wait_for 10 bash -c "! [ -S '$STATE/run/control.sock' ]"
+}
+serve() { # its words are in $1
+	"$SP" serve --state "$STATE" >"$1" 2>&1 &
+	PIDS+=($!)
+	wait_for 20 test -S "$STATE/run/control.sock"
+}
+end_of() { openssl x509 -in "$1" -noout -enddate; }
+for w in "80 hours:in 3 days" "62 minutes:in 61 minutes|in 62 minutes"; do
+	says=${w#*:}
+	ended
+	make_short "a CA near its end" "+${w%%:*}"
+	sp show >"$T/out"
+	told "UT04 show, with ${w%%:*} left" "$T/out" "expires ($says): .sallyport ca rotate"
+	serve "$T/near.out"
+	told "UT04 the gateway's start" "$T/near.out" "warning: the CA expires ($says): .sallyport ca rotate"
+	run bash -c "$issuer >near.issuer; openssl s_client -connect api.test:443 -servername api.test -CAfile /run/sallyport/ca.pem -x509_strict -verify_return_error </dev/null 2>/dev/null | openssl x509 >near.leaf" >"$T/near.run" 2>&1
+	has "UT04 interception goes on until then" "$WORK/near.issuer" "a CA near its end"
+	check "UT04 and no leaf outlives the CA" test "$(end_of "$WORK/near.leaf")" = "$(end_of "$CA")"
+	told "UT04 the ca says so as it mints" "$T/near.out" "sallyport.ca.: warning: the CA expires ($says), and with it .*sallyport ca rotate"
+done
+ended
+
+# --- it ends while a gateway and a sandbox are at work
+make_short "a CA that ends at work" "+20 seconds"
+serve "$T/end.out"
+refused=$(records | grep -c mint_refused)
+try='curl -s -o /dev/null -w "%{http_code} " --max-time 20 https://api.test/v1/hello'
+run bash -c "$try >end.before; cat /run/sallyport/ca.pem >end.ca; for i in \$(seq 300); do openssl x509 -in end.ca -checkend 0 -noout >/dev/null || break; sleep 0.1; done; sleep 1.1; $try >end.after; $try >>end.after" >"$T/end.run" 2>&1
+has "UT04 before its end it serves" "$WORK/end.before" "200"
+has "UT04 from then on nothing is served, cached leaves neither" "$WORK/end.after" "000 000"
+has "UT04 the gateway says why and what to do" "$T/end.out" "has expired (or the clock is wrong): nothing can be intercepted. \`sallyport ca rotate\`"
+records | grep '"kind":"connection"' | grep -F '"code":"gateway_unavailable"' >"$T/end.records"
+check "UT04 so do the records" grep -q ca_expired "$T/end.records"
+check "UT04 which put it down to no policy" test "$(records | grep -c mint_refused)" = "$refused"
+has "UT04 show says so" <(sp show) "EXPIRED"
+check "UT04 rotate is the remedy, with the gateway at work" sp rotate
+run bash -c "$issuer >end.issuer" >"$T/end.run2" 2>&1
+check "UT04 and a new sandbox is served" test -s "$WORK/end.issuer"
+
 # --- a short life: the CA ends in half a minute, its leaves with it; half-way each is minted anew, and no handshake fails
-"$SP" stop --all >/dev/null 2>&1
-wait_for 10 bash -c "! [ -S '$STATE/run/control.sock' ]"
-(
-	cd "$T" || exit 1
-	openssl req -new -key "$STATE/ca/ca.key" -subj "/CN=a short CA" -out exp/csr2 &&
-		openssl ca -batch -config exp/conf -selfsign -keyfile "$STATE/ca/ca.key" -in exp/csr2 -out exp/short.pem -notext -startdate "$(date -u -d -3days +%Y%m%d%H%M%SZ)" -enddate "$(date -u -d +30seconds +%Y%m%d%H%M%SZ)"
-) >>"$T/exp.log" 2>&1
-cp "$T/exp/short.pem" "$CA"
+ended
+make_short "a short CA" "+30 seconds"
 sp show >"$T/out"
 has "UT04 show warns of the end" "$T/out" "expires in"
 run bash -c 'leaf() { openssl s_client -connect api.test:443 -servername api.test -CAfile /run/sallyport/ca.pem -verify_return_error </dev/null 2>/dev/null | openssl x509 -noout -serial; }
