@@ -3,7 +3,7 @@
 import os, re, socket, ssl, struct, sys
 CA = "/run/sallyport/ca.pem"
 def say(good, text, what=""): print(("ok %s" if good else "not ok %s: %s") % ((text,) if good else (text, what)), flush=True)
-ALERTS = {40: "handshake_failure", 42: "bad_certificate", 47: "illegal_parameter", 50: "decode_error", 70: "protocol_version", 80: "internal_error", 112: "unrecognized_name", 120: "no_application_protocol"}
+ALERTS = {10: "unexpected_message", 20: "bad_record_mac", 22: "record_overflow", 51: "decrypt_error", 86: "inappropriate_fallback", 109: "missing_extension", 40: "handshake_failure", 42: "bad_certificate", 47: "illegal_parameter", 50: "decode_error", 70: "protocol_version", 80: "internal_error", 112: "unrecognized_name", 120: "no_application_protocol"}
 
 def explicit(host="api.test", port=443):
     s = socket.create_connection(("127.0.0.1", 3128), 20)
@@ -273,4 +273,119 @@ for what, data in (("records of nothing", b"\x16\x03\x01\0\0" * 50), ("a record 
         s = explicit(); s.settimeout(20); s.sendall(data); s.shutdown(socket.SHUT_WR); b = s.recv(7); s.close()
     except OSError: b = b""
     say(b[:1] in (b"", b"\x15") or b.startswith(b"HTTP/1.1 4"), "G24 %s" % what, b)
+# G24: what tlsfuzzer's scripts for TLS 1.3 and 1.2 servers ask for, where we answer at all: hellos that are well-formed but wrong, with the alert that RFC 8446 names
+def shares(*entries): # (group, octets)
+    l = b"".join(struct.pack(">HH", g, len(v)) + v for g, v in entries)
+    return struct.pack(">H", len(l)) + l
+def pairs(*values): return struct.pack(">H", 2 * len(values)) + b"".join(struct.pack(">H", v) for v in values)
+X, P256 = os.urandom(32), b"\4" + bytes(64)
+psk = struct.pack(">H", 14) + struct.pack(">H", 8) + b"stranger" + bytes(4) + struct.pack(">H", 33) + b"\x20" + bytes(32)
+for what, want, change in (
+    ("a compression method", ["illegal_parameter"], lambda p: setattr(p, "comp", b"\0\1")),
+    ("compression alone", ["illegal_parameter", "decode_error"], lambda p: setattr(p, "comp", b"\1")),
+    ("no list of compression methods", ["decode_error", "illegal_parameter"], lambda p: setattr(p, "comp", b"")),
+    ("no cipher suite", ["decode_error", "illegal_parameter", "handshake_failure"], lambda p: setattr(p, "suites", b"")),
+    ("half a cipher suite", ["decode_error"], lambda p: setattr(p, "suites", p.suites + b"\0")),
+    ("suites that nobody knows", ["handshake_failure"], lambda p: setattr(p, "suites", b"\x0a\x0a\xfe\xfe")),
+    ("a session id of 33 octets", ["decode_error", "illegal_parameter"], lambda p: setattr(p, "sid", bytes(33))),
+    ("versions that nobody knows", ["protocol_version"], lambda p: p.set(43, b"\4\x0a\x0a\x7f\x1c")),
+    ("a list of versions of odd length", ["decode_error", "protocol_version"], lambda p: p.set(43, b"\3\3\4\3")),
+    ("TLS 1.1 alone in the list of versions", ["protocol_version"], lambda p: p.set(43, b"\2\3\2")),
+    ("no groups", ["missing_extension"], lambda p: p.drop(10)),
+    ("no key shares", ["missing_extension"], lambda p: p.drop(51)),
+    ("an empty list of groups", ["decode_error", "illegal_parameter", "handshake_failure"], lambda p: p.set(10, pairs())),
+    ("groups that nobody knows", ["handshake_failure", "illegal_parameter"], lambda p: (p.set(10, pairs(0x0a0a)), p.set(51, shares((0x0a0a, X))))),
+    ("no signature algorithms", ["missing_extension"], lambda p: p.drop(13)),
+    ("an empty list of signature algorithms", ["decode_error"], lambda p: p.set(13, pairs())),
+    ("signature algorithms that no leaf of ours has", ["handshake_failure"], lambda p: p.set(13, pairs(0x0804, 0x0807))),
+    ("SHA-1 alone", ["handshake_failure"], lambda p: p.set(13, pairs(0x0203, 0x0201))),
+    ("no share at first: another hello is asked for", ["hello"], lambda p: p.set(51, shares())),
+    ("two shares of one group", ["illegal_parameter", "hello"], lambda p: (p.set(10, pairs(29)), p.set(51, shares((29, X), (29, X))))),
+    ("a share of a group that was not offered", ["illegal_parameter"], lambda p: (p.set(10, pairs(23)), p.set(51, shares((29, X))))),
+    ("a share that is too short", ["illegal_parameter", "decode_error"], lambda p: p.set(51, shares((29, X[1:])))),
+    ("a share of nothing", ["illegal_parameter", "decode_error"], lambda p: p.set(51, shares((29, b"")))),
+    ("a share of order 1", ["illegal_parameter", "handshake_failure"], lambda p: p.set(51, shares((29, bytes(32))))),
+    ("a point that is not on its curve", ["illegal_parameter"], lambda p: (p.set(10, pairs(23)), p.set(51, shares((23, P256))))),
+    ("shares behind a length that lies", ["decode_error"], lambda p: p.set(51, b"\xff\xff" + shares((29, X))[2:])),
+    ("a session of a stranger: a whole handshake", ["hello"], lambda p: p.ext.append([41, psk])),
+    ("a session that is not the last extension", ["illegal_parameter"], lambda p: p.ext.insert(0, [41, psk])),
+    ("a session without its modes", ["missing_extension"], lambda p: (p.drop(45), p.ext.append([41, psk]))),
+    ("a session behind a length that lies", ["decode_error", "illegal_parameter"], lambda p: p.ext.append([41, b"\xff" + psk[1:]])),
+    ("an extension twice", ["illegal_parameter", "decode_error"], lambda p: p.ext.append(list(p.ext[0]))),
+    ("a maximum length of fragments that is none", ["illegal_parameter"], lambda p: p.set(1, b"\x63")),
+    ("renegotiation that nothing went before", ["handshake_failure", "illegal_parameter", "decode_error"], lambda p: (p.drop(43), p.set(0xff01, b"\4abcd")))):
+    mutated("G24 a hello with %s" % what, want, change)
+c12 = dict(max=ssl.TLSVersion.TLSv1_2)
+mutated("G24 TLS 1.2 as a fallback", ["inappropriate_fallback"], lambda p: setattr(p, "suites", p.suites + b"\x56\0"), **c12)
+for what, suites in (("RSA key transport", b"\0\x9c\0\x2f\0\x35"), ("CBC", b"\xc0\x09\xc0\x0a\xc0\x23"), ("export, RC4, 3DES and no encryption", b"\0\3\0\5\0\x0a\0\1\0\2"), ("no authentication", b"\0\x34\xc0\x19")):
+    mutated("G24 TLS 1.2 with %s alone" % what, ["handshake_failure"], lambda p: setattr(p, "suites", suites), **c12)
+# the mark that a client which can do 1.3 looks for (RFC 8446 4.1.3)
+s = explicit(); s.sendall(Hello(context(**c12)).first); b = b""
+while len(b) < 43:
+    x = s.recv(4096)
+    if not x: break
+    b += x
+say(b[5:6] == b"\2" and b[35:43] == b"DOWNGRD\1", "G24 TLS 1.2 is marked as less than could be", b[:50])
+# what comes where the end of a handshake is due: the gateway ends it, and serves nothing. Each is otherwise the handshake that is good above
+def ends(text, version, change, data=False):
+    """change: what is sent in place of the client's last flight, or (data) of its request"""
+    c = context(); c.minimum_version = c.maximum_version = version
+    try:
+        h = Hello(c); s = explicit(); s.settimeout(20); s.sendall(h.first); b = b""
+        while True:
+            try: h.ssl.do_handshake()
+            except ssl.SSLWantReadError: pass
+            out = h.o.read()
+            if out: break
+            x = s.recv(65536)
+            if not x: raise OSError("closed too early")
+            h.i.write(x)
+        if data:
+            s.sendall(out)
+            while True:
+                try: h.ssl.do_handshake(); break
+                except ssl.SSLWantReadError: h.i.write(s.recv(65536))
+            h.ssl.write(b"GET /v1/hello HTTP/1.1\r\nHost: api.test\r\n\r\n"); out = h.o.read()
+        s.sendall(change(out))
+        try:
+            while x := s.recv(65536): b += x
+        except ConnectionResetError: pass
+        h.i.write(b)
+        try: got = h.ssl.read(65536)
+        except (OSError, ssl.SSLError): got = b""
+        say(b"HTTP/1.1" not in got, text, got)
+    except (OSError, ssl.SSLError) as e: say(False, text, repr(e))
+flip = lambda b: b[:-1] + bytes([b[-1] ^ 1])
+for v, name in ((ssl.TLSVersion.TLSv1_3, "1.3"), (ssl.TLSVersion.TLSv1_2, "1.2")):
+    for what, change in (("whose Finished is damaged", flip), ("with content in clear", lambda b: b"\x17\x03\x03\0\x05GET /"), ("with another hello", lambda b: Hello(context()).first), ("with a record of an unknown type", lambda b: b"\x63\x03\x03\0\1\0"),
+                         ("with a change of cipher that is none", lambda b: b"\x14\x03\x03\0\1\2" + b), ("with a heartbeat", lambda b: b"\x18\x03\x03\0\3\1\x40\0"), ("with a record that is too long", lambda b: b"\x17\x03\x03\x41\x01" + bytes(0x4101)),
+                         ("with a Finished in clear", lambda b: b"\x16\x03\x03\0\x24\x14\0\0\x20" + bytes(32)), ("with a warning a thousand times", lambda b: b"\x15\x03\x03\0\2\1\x5a" * 1000)):
+        ends("G24 TLS %s: a handshake %s" % (name, what), v, change)
+    for what, change in (("is damaged", flip), ("has a damaged length", lambda b: b[:3] + b"\0\x10" + b[5:21]), ("is sent in clear", lambda b: b"\x17\x03\x03\0\x30" + b"GET /v1/hello HTTP/1.1\r\nHost: api.test\r\n\r\n".ljust(48))):
+        ends("G24 TLS %s: a request that %s" % (name, what), v, change, True)
+# s_client's commands: keys are changed as often as one likes in 1.3, and a handshake cannot be had again in 1.2
+import selectors, subprocess, time
+def client(version, *steps):
+    """steps: (what is typed, what is waited for). All that it printed, its error output too, and whether the last came"""
+    p = subprocess.Popen(["openssl", "s_client", "-" + version, "-CAfile", CA, "-servername", "api.test", "-connect", "api.test:443"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
+    out, sel, good = b"", selectors.DefaultSelector(), True
+    sel.register(p.stdout, selectors.EVENT_READ)
+    for typed, awaited in steps:
+        at, end = len(out), time.monotonic() + 30
+        try: p.stdin.write(typed)
+        except OSError: pass
+        while awaited not in out[at:] and time.monotonic() < end:
+            if not sel.select(1): continue
+            x = p.stdout.read(65536)
+            if not x: break
+            out += x
+        good = awaited in out[at:]
+        if not good: break
+    p.kill(); p.wait(); p.stdin.close(); p.stdout.close()
+    return out, good
+GET = b"GET /v1/hello HTTP/1.1\r\nHost: api.test\r\n\r\n"
+out, good = client("tls1_3", (b"", b"Verify return code: 0"), (GET, b"hello, you sent"), *[(k, b"KEYUPDATE") for k in (b"K\n", b"k\n") * 20], (GET, b"hello, you sent"))
+say(good, "G24 TLS 1.3: keys are changed forty times between two requests", out[-300:])
+out, good = client("tls1_2", (b"", b"Verify return code: 0"), (GET, b"hello, you sent"), (b"R\n", b"no renegotiation"))
+say(good, "G24 TLS 1.2: no renegotiation", out[-300:])
 attempt("G24 and afterwards all is as before", explicit, lambda s, b: s.sendall(b))

@@ -14,7 +14,7 @@ check "the client ends well" test $? = 0
 while read -r line; do
 	case $line in ok\ *) ok "${line#ok }" ;; not\ ok\ *) not_ok "${line#not ok }" ;; esac
 done <"$T/said"
-check "everything was tried" bash -c "[ \"\$(grep -c '^ok\|^not ok' '$T/said')\" -ge 110 ]"
+check "everything was tried" bash -c "[ \"\$(grep -c '^ok\|^not ok' '$T/said')\" -ge 210 ]"
 "$SP" stop --all >/dev/null 2>&1
 records >"$T/all"
 for r in client_rejected_ca sni_mismatch; do has "a record says $r" "$T/all" "$r"; done
