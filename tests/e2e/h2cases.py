@@ -263,13 +263,15 @@ MARK = "## HTTP/2\n"
 
 def conformance(rows, name):
     with open(name) as f:
-        text = f.read().split("\n" + MARK)[0].rstrip("\n")
+        text, _, old = f.read().partition("\n" + MARK)
+    text, more = text.rstrip("\n"), old.partition("\n## ")  # what comes after is written by hand
     by_id = sorted(((i, r) for r in rows for i in r[0]), key=lambda x: (len(re.match("[A-Z]+", x[0])[0]), x[0]))
     with open(name, "w") as f:
         f.write(text + "\n\n" + MARK + "\nWritten by `WRITE=1 bash tests/e2e/h2cases.sh`: what is tried with frames of our own, from the sandbox over TLS and through CONNECT, or from upstreams. `pairings`:\n"
                 "the versions of client and upstream.\n\n| id | what is tried | values | pairings | result |\n|---|---|---|---|---|\n")
         for i, (ids, title, n, clients, ups, result) in by_id:
             f.write("| %s | %s | %d | %s | %s |\n" % (i, title.replace("|", "\\|"), n, " ".join("%s-%s" % x for x in itertools.product(clients, ups)), result))
+        f.write("".join(more[1:]))
 
 
 if __name__ == "__main__":
