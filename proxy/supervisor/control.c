@@ -558,6 +558,20 @@ static json_t *role_json(const struct proc *p)
 	return json_pack("{s:s,s:i,s:b,s:b}", "role", role_name(p->role), "pid", (int)p->child.pid, "running", p->child.pid != 0, "ready", p->state == PROC_READY);
 }
 
+/* Those in use now: "ADDRESS PORT" each. */
+static json_t *name_servers(const struct control_client *cc)
+{
+	json_t *list = json_array();
+
+	for (const char *p = cc->caller.admin ? cc->control->sup->start.config.dns : ""; *p != 0;) {
+		size_t n = strcspn(p, "\n");
+
+		json_array_append_new(list, json_stringn(p, n));
+		p += n + (p[n] != 0);
+	}
+	return list;
+}
+
 static void op_status(struct control_client *cc, json_int_t id)
 {
 	struct supervisor *s = cc->control->sup;
@@ -581,7 +595,7 @@ static void op_status(struct control_client *cc, json_int_t id)
 		json_object_set_new(w, "spare", json_true());
 		json_array_append_new(roles, w);
 	}
-	control_reply(cc, json_pack("{s:I,s:{s:i,s:s,s:o,s:o}}", "id", id, "ok", "pid", (int)getpid(), "state", s->start.state_dir, "roles", roles, "sandboxes", boxes));
+	control_reply(cc, json_pack("{s:I,s:{s:i,s:s,s:o,s:o,s:o}}", "id", id, "ok", "pid", (int)getpid(), "state", s->start.state_dir, "roles", roles, "sandboxes", boxes, "name_servers", name_servers(cc)));
 }
 
 void control_finished(struct sandbox *b)

@@ -149,7 +149,13 @@ if [ -s "$T/asked53" ]; then
 	PIDS+=($!)
 	wait_for 20 test -S "$STATE/run/control.sock"
 	(wait_for 30 test -e "$WORK/changed.now" && printf 'search corp.example\noptions ndots:5\nnameserver 127.77.0.1\n' >"$T/resolv.conf") &
+	status() { python3 -c 'import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(sys.argv[1]); s.send(b"{\"id\":1,\"op\":\"status\"}"); print(s.recv(65536).decode())' "$STATE/run/control.sock" >"$T/status"; }
+	status
+	has "UI04 the status names the servers in use" "$T/status" '"name_servers":["127.77.0.99 53"]'
 	part changed
+	status
+	has "UI04 and those that took their place" "$T/status" '"name_servers":["127.77.0.1 53"]'
 	check "UI05 the host's search list is not used" bash -c "! grep -q corp.example '$T/asked53'"
 	check "UI04 the gateway said so" grep -q "name servers have changed" "$T/gateway.log"
 else
