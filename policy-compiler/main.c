@@ -32,7 +32,7 @@ enum { EXIT_GOOD = 0, EXIT_FOUND = 1, EXIT_USAGE = 2 };
 static int usage(FILE *f)
 {
 	fprintf(f, "usage: sallyport policy check [--json] [--boundary FILE] FILE...\n"
-		   "       sallyport policy compile [--boundary FILE] [--trusted] [--state DIR] [--sign KEY] FILE -o TABLE | --install DIR\n"
+		   "       sallyport policy compile [--json] [--boundary FILE] [--trusted] [--state DIR] [--sign KEY] FILE -o TABLE | --install DIR\n"
 		   "       sallyport policy rollback [--list | --to DIGEST] DIR NAME\n"
 		   "       sallyport policy pubkey KEY\n"
 		   "       sallyport policy test [--junit] FILE\n"
@@ -41,31 +41,33 @@ static int usage(FILE *f)
 		   "       sallyport policy diff [--json | --markdown] [--fail-on widen] OLD NEW (each FILE, or REV:FILE of git)\n"
 		   "       sallyport policy replay [--json] FILE LOG...\n"
 		   "       sallyport policy suggest [--json] LOG...\n"
-		   "       sallyport policy import [--any-program] [--service NAME] openshell|sandbox-runtime|squid|smokescreen|iron-proxy FILE\n"
+		   "       sallyport policy import [--json] [--any-program] [--service NAME] openshell|sandbox-runtime|squid|smokescreen|iron-proxy FILE\n"
 		   "       sallyport policy schema\n"
 		   "       sallyport init [-o FILE] PRESET | npm|pip|cargo|go|maven|apt [URL...]\n"
 		   "       sallyport trust [--check] [--state DIR] [FILE]\n");
 	return EXIT_USAGE;
 }
 
-static int fail(int status, const struct err *err)
+static int fail_on(FILE *f, int status, const struct err *err)
 {
-	fprintf(stderr, "sallyport: %s\n", err->text);
+	fprintf(f, "sallyport: %s\n", err->text);
 	return status;
 }
+static int fail(int status, const struct err *err) { return fail_on(stderr, status, err); }
 
-/* Loads a policy, its messages on standard error. Always to be freed. */
-static int load(struct policy *p, const char *file, unsigned *warnings)
+/* Loads a policy, its messages on f. Always to be freed. */
+static int load_on(FILE *f, struct policy *p, const char *file, unsigned *warnings)
 {
 	struct diag d = { .file = file };
 	int r = revision_is(file) ? revision_load(p, file, &d) : policy_load(p, file, &d);
 
-	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
+	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), f);
 	if (warnings != NULL)
 		*warnings = d.warnings;
 	diag_fini(&d);
 	return r;
 }
+static int load(struct policy *p, const char *file, unsigned *warnings) { return load_on(stderr, p, file, warnings); }
 
 static const char *plural(unsigned n) { return n == 1 ? "" : "s"; }
 
@@ -117,13 +119,44 @@ static unsigned without_when(const struct policy *p)
 	return n;
 }
 
-/* One file as an object on a line: for editors and CI. */
+/* What a tool answers with --json about a file, an object on a line: for editors and CI. */
+static struct jsonw answer(struct buf *out, const char *file, bool good)
+{
+	struct jsonw w = jsonw_on(out);
+
+	jsonw_open(&w, '{');
+	jsonw_kz(&w, "file", file);
+	jsonw_key(&w, "ok");
+	jsonw_bool(&w, good);
+	return w;
+}
+
+static void answer_sizes(struct jsonw *w, const struct policy *p)
+{
+	jsonw_ku64(w, "destinations", p->dest_n);
+	jsonw_ku64(w, "rules", p->rule_n);
+	jsonw_ku64(w, "secrets", p->secret_n);
+}
+
+/* Ends it with what was said, and prints it. */
+static void answer_end(struct jsonw *w, struct str said, struct str more)
+{
+	jsonw_kopen(w, "messages", '[');
+	messages_json(said, w);
+	messages_json(more, w);
+	jsonw_close(w, ']');
+	jsonw_close(w, '}');
+	buf_addc(w->out, '\n');
+	fwrite(buf_data(w->out), 1, buf_len(w->out), stdout);
+	buf_fini(w->out);
+}
+
 static bool check_json(const char *file, const char *boundary)
 {
 	struct diag d = { .file = file };
 	struct policy p;
 	struct buf out = { 0 };
-	struct jsonw w = jsonw_on(&out);
+	struct jsonw w;
 	char *said = NULL;
 	size_t said_n = 0;
 	FILE *words = open_memstream(&said, &said_n);
@@ -133,26 +166,14 @@ static bool check_json(const char *file, const char *boundary)
 	good = (revision_is(file) ? revision_load(&p, file, &d) : policy_load(&p, file, &d)) == 0;
 	good = good && lies_within(&p, file, boundary, words);
 	fclose(words);
-	jsonw_open(&w, '{');
-	jsonw_kz(&w, "file", file);
-	jsonw_key(&w, "ok");
-	jsonw_bool(&w, good);
+	w = answer(&out, file, good);
 	if (good) {
-		jsonw_ku64(&w, "destinations", p.dest_n);
-		jsonw_ku64(&w, "rules", p.rule_n);
-		jsonw_ku64(&w, "secrets", p.secret_n);
+		answer_sizes(&w, &p);
 		jsonw_ku64(&w, "open_queries", open_queries(&p));
 		jsonw_ku64(&w, "without_when", without_when(&p));
 	}
-	jsonw_kopen(&w, "messages", '[');
-	messages_json(buf_str(&d.out), &w);
-	messages_json(str_mk(said, said_n), &w);
-	jsonw_close(&w, ']');
-	jsonw_close(&w, '}');
-	buf_addc(&out, '\n');
-	fwrite(buf_data(&out), 1, buf_len(&out), stdout);
+	answer_end(&w, buf_str(&d.out), str_mk(said, said_n));
 	free(said);
-	buf_fini(&out);
 	policy_free(&p);
 	diag_fini(&d);
 	return good;
@@ -202,28 +223,28 @@ static int cmd_check(int argc, char **argv)
 }
 
 /* Whether consent was given to what was just read; says what to do if not. */
-static int trusted(const struct policy *p, const char *file, const char *state)
+static int trusted(const struct policy *p, const char *file, const char *state, FILE *f)
 {
 	char dir[TRUST_PATH_MAX];
 	struct err err = ERR_INIT;
 	enum trust t;
 
 	if (trust_state_dir(state, dir, &err) < 0 || trust_look(dir, file, p->digest, &t, &err) < 0)
-		return fail(EXIT_FOUND, &err);
+		return fail_on(f, EXIT_FOUND, &err);
 	if (t == TRUST_GIVEN)
 		return EXIT_GOOD;
-	fprintf(stderr, "sallyport: %s %s; read it, then: sallyport trust %s\n", file, t == TRUST_CHANGED ? "has changed since it was trusted" : "is not trusted", file);
+	fprintf(f, "sallyport: %s %s; read it, then: sallyport trust %s\n", file, t == TRUST_CHANGED ? "has changed since it was trusted" : "is not trusted", file);
 	return EXIT_FOUND;
 }
 
 /* A policy that says other things than its own tests is not handed out. */
-static bool tests_pass(const struct policy *p, const char *file)
+static bool tests_pass(const struct policy *p, const char *file, FILE *f)
 {
 	struct err err = ERR_INIT;
-	int failed = try_policy(p, file, TRY_FAILURES, stderr, &err);
+	int failed = try_policy(p, file, TRY_FAILURES, f, &err);
 
 	if (failed < 0)
-		fail(EXIT_FOUND, &err);
+		fail_on(f, EXIT_FOUND, &err);
 	return failed == 0;
 }
 
@@ -298,9 +319,12 @@ static int cmd_pubkey(int argc, char **argv)
 
 static int cmd_compile(int argc, char **argv)
 {
-	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { "boundary", 1, NULL, 'b' }, { "deps", 1, NULL, 'd' }, { "sign", 1, NULL, 'k' }, { "install", 1, NULL, 'i' }, { 0 } };
+	static const struct option options[] = { { "output", 1, NULL, 'o' }, { "trusted", 0, NULL, 't' }, { "state", 1, NULL, 's' }, { "boundary", 1, NULL, 'b' }, { "deps", 1, NULL, 'd' }, { "sign", 1, NULL, 'k' }, { "install", 1, NULL, 'i' }, { "json", 0, NULL, 'j' }, { 0 } };
 	const char *out = NULL, *state = NULL, *boundary = NULL, *key = NULL, *dir = NULL;
-	bool only_trusted = false;
+	bool only_trusted = false, json = false;
+	char *said = NULL;
+	size_t said_n = 0;
+	FILE *f = stderr;
 	int deps = -1;
 	struct policy p;
 	struct err err = ERR_INIT;
@@ -321,17 +345,33 @@ static int cmd_compile(int argc, char **argv)
 			key = optarg;
 		else if (o == 'i')
 			dir = optarg;
+		else if (o == 'j')
+			json = true;
 		else
 			return usage(stderr);
 	}
 	if ((out == NULL) == (dir == NULL) || (out != NULL && out[0] == 0) || optind + 1 != argc)
 		return usage(stderr);
+	if (json)
+		MUST((f = open_memstream(&said, &said_n)) != NULL);
 	/* the same octets are digested, checked and compiled: nobody can change the file in between */
-	if (load(&p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state) == EXIT_GOOD) && lies_within(&p, argv[optind], boundary, stderr) && tests_pass(&p, argv[optind]))
-		ret = write_out(&p, key, out, dir, &err) == 0 ? EXIT_GOOD : fail(EXIT_FOUND, &err);
-	policy_free(&p);
+	if (load_on(f, &p, argv[optind], NULL) == 0 && (!only_trusted || trusted(&p, argv[optind], state, f) == EXIT_GOOD) && lies_within(&p, argv[optind], boundary, f) && tests_pass(&p, argv[optind], f))
+		ret = write_out(&p, key, out, dir, &err) == 0 ? EXIT_GOOD : fail_on(f, EXIT_FOUND, &err);
 	if (deps > 2 && deps_write(deps, &err) < 0)
-		return fail(EXIT_FOUND, &err);
+		ret = fail_on(f, EXIT_FOUND, &err);
+	if (json) {
+		struct buf b = { 0 };
+		struct jsonw w = answer(&b, argv[optind], ret == EXIT_GOOD);
+
+		fclose(f);
+		if (ret == EXIT_GOOD) {
+			jsonw_kz(&w, dir != NULL ? "folder" : "table", dir != NULL ? dir : out);
+			answer_sizes(&w, &p);
+		}
+		answer_end(&w, str_mk(said, said_n), STR_NONE);
+		free(said);
+	}
+	policy_free(&p);
 	return ret;
 }
 
@@ -555,16 +595,20 @@ static int cmd_suggest(int argc, char **argv)
 
 static int cmd_import(int argc, char **argv)
 {
-	static const struct option options[] = { { "any-program", 0, NULL, 'a' }, { "service", 1, NULL, 's' }, { 0 } };
+	static const struct option options[] = { { "any-program", 0, NULL, 'a' }, { "service", 1, NULL, 's' }, { "json", 0, NULL, 'j' }, { 0 } };
 	struct diag d = { 0 }, again = { .file = "the imported policy" };
 	struct buf text = { 0 }, out = { 0 };
 	struct err err = ERR_INIT;
 	struct import_options how = { 0 };
+	struct str more;
 	struct policy p = { 0 };
+	bool json = false;
 	int o, ret = EXIT_FOUND;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (o == 'a')
+		if (o == 'j')
+			json = true;
+		else if (o == 'a')
 			how.any_program = true;
 		else if (o == 's')
 			how.service = optarg;
@@ -574,17 +618,26 @@ static int cmd_import(int argc, char **argv)
 	if (optind + 2 != argc || import_kind_of(argv[optind]) == IMPORT_NONE)
 		return usage(stderr);
 	d.file = argv[optind + 1];
-	if (read_file(d.file, YAML_SIZE_MAX, &text, &err) < 0) {
-		ret = fail(EXIT_FOUND, &err);
-	} else if (import_policy(import_kind_of(argv[optind]), buf_str(&text), &how, &out, &d) == 0) {
-		/* what comes out is a policy, or it does not come out */
+	if (read_file(d.file, YAML_SIZE_MAX, &text, &err) < 0)
+		buf_addf(&d.out, "sallyport: %s\n", err.text);
+	else if (import_policy(import_kind_of(argv[optind]), buf_str(&text), &how, &out, &d) == 0) /* what comes out is a policy, or it does not come out */
 		ret = policy_parse(&p, (const char *)buf_data(&out), buf_len(&out), NULL, &again) == 0 ? EXIT_GOOD : EXIT_FOUND;
+	more = ret == EXIT_GOOD ? STR_NONE : buf_str(&again.out); /* its warnings are about what was meant there */
+	if (json) {
+		struct buf b = { 0 };
+		struct jsonw w = answer(&b, d.file, ret == EXIT_GOOD);
+
+		if (ret == EXIT_GOOD) {
+			answer_sizes(&w, &p);
+			jsonw_kstr(&w, "policy", buf_str(&out));
+		}
+		answer_end(&w, buf_str(&d.out), more);
+	} else {
 		if (ret == EXIT_GOOD)
 			fwrite(buf_data(&out), 1, buf_len(&out), stdout);
+		fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
+		fwrite(more.p, 1, more.n, stderr);
 	}
-	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
-	if (ret != EXIT_GOOD) /* its warnings are about what was meant there */
-		fwrite(buf_str(&again.out).p, 1, buf_len(&again.out), stderr);
 	policy_free(&p);
 	diag_fini(&d);
 	diag_fini(&again);
@@ -662,7 +715,7 @@ static int cmd_trust(int argc, char **argv)
 		return EXIT_FOUND;
 	}
 	if (check) {
-		ret = trusted(&p, file, state);
+		ret = trusted(&p, file, state, stderr);
 	} else if (trust_state_dir(state, dir, &err) < 0 || trust_give(dir, file, p.digest, &err) < 0) {
 		ret = fail(EXIT_FOUND, &err);
 	} else {

@@ -34,4 +34,26 @@ exits "a transform that restricts" 1 $P import iron-proxy judge.yaml
 has "is told" "$T/err" "judge.yaml:2:5: error: the transform \`judge\` is not known here"
 printf 'transforms:\n  - { name: allowlist, config: { domains: ["*"], rules: [ { host: a.example, paths: ["/x?"] } ] } }\n' >glob.yaml
 exits "a path that cannot be said" 1 $P import iron-proxy glob.yaml
+# --json
+for k in "openshell --any-program" sandbox-runtime squid smokescreen iron-proxy; do
+	for f in "$here/../cases/import/${k%% *}"/*; do
+		$P import $k "$f" >"$T/plain" 2>"$T/plain.err"; a=$?
+		$P import --json $k "$f" >"$T/out" 2>"$T/err"; b=$?
+		echo "$k" >>"$T/kinds.$a"
+		check "$k $(basename "$f") says the same as JSON" python3 - "$f" "$T" $a $b <<'Y'
+import json, sys
+f, t, a, b = sys.argv[1:]
+(d,) = (json.loads(l) for l in open(t + "/out"))
+said = [l for l in open(t + "/plain.err").read().split("\n") if l]
+assert a == b and d["file"] == f and d["ok"] is (a == "0") and open(t + "/err").read() == ""
+assert d.get("policy", "") == open(t + "/plain").read() and ("policy" in d) is d["ok"]
+assert len(d["messages"]) == len(said) and all(m["text"] in l and m["severity"] in l for m, l in zip(d["messages"], said)), d
+Y
+	done
+done
+[ "$(sort -u "$T/kinds.0" | wc -l)" = 5 ] && ok "of each kind" || not_ok "of each kind" "$(cat "$T"/kinds.*)"
+exits "what cannot be said, as JSON" 1 $P import --json squid open.conf
+check "has its place" python3 -c "import json; d = json.load(open('$T/out')); m = d['messages'][0]; assert not d['ok'] and 'policy' not in d and (m['severity'], m['file'], m['line'], m['column']) == ('error', 'open.conf', 3, 1) and m['text'].startswith('a name that no list has'), d"
+exits "a file that is not there, as JSON" 1 $P import --json squid absent.conf
+check "is a message" python3 -c "import json; d = json.load(open('$T/out')); assert not d['ok'] and 'No such file' in d['messages'][0]['text'], d"
 check_done

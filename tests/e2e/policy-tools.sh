@@ -190,6 +190,36 @@ assert bad["messages"][0]["text"].startswith("unknown key `alow`") and "`/a: err
 Y
 exits "check --json with a boundary" 1 $P check --json --boundary top.yaml good.yaml
 check "says what goes beyond it" python3 -c "import json; m = json.loads(open('$T/out').read())['messages']; assert any(x['severity'] == 'error' and 'which the boundary has no destination for' in x['text'] for x in m), m"
+# compile --json: what was written, or every reason why nothing was
+exits "compile --json" 0 $P compile --json good.yaml -o json.table
+check "tells what it wrote, its size and the warnings, and nothing beside" python3 - "$T/out" "$T/err" <<'Y'
+import json, os, sys
+(d,) = (json.loads(l) for l in open(sys.argv[1]))
+assert d == {"file": "good.yaml", "ok": True, "table": "json.table", "destinations": 1, "rules": 1, "secrets": 1, "messages": [{"severity": "warning", "file": "good.yaml", "line": 2, "column": 12, "text": "secret `s` is not injected anywhere"}]}, d
+assert os.path.getsize("json.table") > 0 and open(sys.argv[2]).read() == ""
+Y
+exits "compile without --json" 0 $P compile good.yaml -o plain.table
+check "writes the same table" cmp json.table plain.table
+mkdir json.d
+exits "compile --json --install" 0 $P compile --json --install json.d good.yaml
+has "names the folder" "$T/out" '"ok":true,"folder":"json.d"'
+printf 'tests:\n  - allow: GET https://good.test/b\n' | cat good.yaml - >wrong2.yaml
+refused() { # title, text, options of compile...
+	local t=$1 text=$2; shift 2
+	exits "compile --json: $t" 1 $P compile --json "$@" -o no.table
+	check "it is a message on one line: $t" python3 - "$T/out" "$T/err" "$text" <<'Y'
+import json, os, sys
+(d,) = (json.loads(l) for l in open(sys.argv[1]))
+assert d["ok"] is False and "table" not in d and "rules" not in d and any(m["severity"] == "error" and sys.argv[3] in m["text"] for m in d["messages"]), d
+assert open(sys.argv[2]).read() == "" and not os.path.exists("no.table")
+Y
+}
+refused "an error in the file" "unknown key \`alow\`" bad2.yaml
+refused "a file that is not there" "No such file" absent.yaml
+refused "a test that fails" "GET https://good.test/b" wrong2.yaml
+refused "no consent" "is not trusted; read it" --trusted --state "$T/state.json" good.yaml
+refused "beyond the boundary" "which the boundary has no destination for" --boundary top.yaml good.yaml
+refused "a key that is not there" "No such file" --sign absent.pem good.yaml
 # explain --json says as much as the text
 printf 'version: 1\ndestinations:\n  - host: near.test\n    allow: [ GET /a ]\n' >near.yaml
 exits "explain --json" 1 $P explain --json near.yaml DELETE https://near.test/a
