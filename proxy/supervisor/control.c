@@ -177,21 +177,39 @@ static int take_fd(json_t *o, const char *key, int *fds, unsigned n)
 	return fd;
 }
 
-/*
- * The same of what holds a table or variables, which o, a part of the message, names as its "fd". It is sealed memory when a
- * caller brings it who is no administrator: on anything else he could have us wait. False: answered with what is wrong, and
- * never taken for none.
- */
-static bool take_memory(struct control_client *cc, json_int_t id, const char *code, const char *what, json_t *o, int *fds, unsigned n, int *out)
+static bool name_ok(const char *s)
 {
-	json_t *j = json_object_get(o, "fd");
+	size_t n = strlen(s);
+
+	if (n == 0 || n >= MSG_NAME_MAX)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || (i > 0 && strchr("-_.", s[i]) != NULL)))
+			return false;
+	return true;
+}
+
+/*
+ * The same of what holds a table or variables, which o, a part of the message, names as its "fd"; instead of that, or beside it, o may
+ * have a name where named is. It is sealed memory when a caller brings it who is no administrator: on anything else he could have us
+ * wait. False: answered with what is wrong. What is there and not understood is never taken for none.
+ */
+static bool take_memory(struct control_client *cc, json_int_t id, const char *code, const char *what, json_t *o, bool named, int *fds, unsigned n, int *out)
+{
+	json_t *j = json_object_get(o, "fd"), *name = named ? json_object_get(o, "name") : NULL;
 	json_int_t i = json_is_integer(j) ? json_integer_value(j) : -1;
 	char text[200];
 
 	*out = -1;
-	if (j == NULL)
+	if (o == NULL)
 		return true;
-	if (i < 0 || i >= (json_int_t)n || fds[i] < 0) {
+	if (name != NULL && !name_ok(json_is_string(name) ? json_string_value(name) : "")) {
+		snprintf(text, sizeof(text), "%s: \"name\" is 1 to 63 of a-z 0-9 - _ . and begins with a letter or digit", what);
+	} else if (j == NULL && name != NULL) {
+		return true;
+	} else if (j == NULL) {
+		snprintf(text, sizeof(text), "%s: {\"fd\":N}%s is expected", what, named ? " or {\"name\":NAME}" : "");
+	} else if (i < 0 || i >= (json_int_t)n || fds[i] < 0) {
 		snprintf(text, sizeof(text), "%s: \"fd\" is no index of a descriptor that came with the message, or one that is used already", what);
 	} else if (!cc->caller.admin && !generation_sealed(fds[i])) {
 		snprintf(text, sizeof(text), "%s: \"fd\" is memory, a memfd with the seals seal, shrink, grow and write, when a caller who is no administrator brings it", what);
@@ -215,18 +233,6 @@ static bool listener_ok(int fd, unsigned kind)
 		getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &n) != 0)
 		return false;
 	return domain == (v6 ? AF_INET6 : AF_INET) && type == (udp ? SOCK_DGRAM : SOCK_STREAM) && (udp || listening);
-}
-
-static bool name_ok(const char *s)
-{
-	size_t n = strlen(s);
-
-	if (n == 0 || n >= MSG_NAME_MAX)
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || (i > 0 && strchr("-_.", s[i]) != NULL)))
-			return false;
-	return true;
 }
 
 /* A refusal that the operator hears of too. */
@@ -303,10 +309,10 @@ static struct generation *take_policy(struct control_client *cc, json_int_t id, 
 	size_t i;
 
 	g->flags = json_is_false(json_object_get(o, "explain_denials")) ? 0 : SANDBOX_EXPLAIN_DENIALS;
-	if (asks_too_much(cc, id, sandbox, o) || !take_memory(cc, id, "bad_fd", "env", json_object_get(o, "env"), fds, n, &g->env_fd) ||
-		!take_memory(cc, id, "no_policy", "policy", json_object_get(o, "policy"), fds, n, &g->table_fd))
+	if (asks_too_much(cc, id, sandbox, o) || !take_memory(cc, id, "bad_fd", "env", json_object_get(o, "env"), false, fds, n, &g->env_fd) ||
+		!take_memory(cc, id, "no_policy", "policy", json_object_get(o, "policy"), true, fds, n, &g->table_fd))
 		goto bad;
-	if (name_ok(policy_name(o))) {
+	if (policy_name(o)[0] != 0) {
 		g->narrow_fd = g->table_fd; /* beside a name: what narrows it */
 		g->table_fd = folders_table(cc->control->sup, policy_name(o), &cc->caller, &g->folder, &err);
 		if (g->table_fd < 0 && err.code == EPERM) {
@@ -346,6 +352,27 @@ static struct generation *take_policy(struct control_client *cc, json_int_t id, 
 bad:
 	generation_free(g);
 	return NULL;
+}
+
+/* Brought, or installed in a policy folder. One that is named is the one of now: it is not followed. */
+static bool take_boundary(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n, int *out)
+{
+	const char *name = json_string_value(json_object_get(o, "name"));
+	const struct folder *from;
+	struct err err = ERR_INIT;
+
+	if (!take_memory(cc, id, "bad_fd", "boundary", o, true, fds, n, out))
+		return false;
+	if (name == NULL)
+		return true;
+	if (*out >= 0) {
+		control_reply_error(cc, id, "bad_fd", "boundary: either {\"fd\":N} or {\"name\":NAME}");
+		return false;
+	}
+	*out = folders_table(cc->control->sup, name, &cc->caller, &from, &err);
+	if (*out < 0)
+		control_reply_error(cc, id, "no_policy", err.text);
+	return *out >= 0;
 }
 
 static unsigned sandboxes_of(const struct control_client *cc)
@@ -389,12 +416,16 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 			goto bad;
 		}
 	}
+	if (json_object_get(o, "ttl") != NULL) { /* what narrows and is not understood is refused */
+		control_reply_error(cc, id, "bad_message", "\"ttl\" is not known: a sandbox ends with its connection, or by revoke");
+		goto bad;
+	}
 	if (!cc->caller.admin && (sandboxes_of(cc) >= CALLER_MAX || sandboxes_of_others(cc->control->sup) >= SANDBOXES_MAX - OTHERS_KEEP)) {
 		control_reply_error(cc, id, "too_many", "one user has at most 256 sandboxes here, and all who are no administrators 3800");
 		goto bad;
 	}
 	g = take_policy(cc, id, name, o, fds, n);
-	if (g == NULL || !take_memory(cc, id, "bad_fd", "boundary", json_object_get(o, "boundary"), fds, n, &b->boundary_fd))
+	if (g == NULL || !take_boundary(cc, id, json_object_get(o, "boundary"), fds, n, &b->boundary_fd))
 		goto bad;
 	json_array_foreach(socks, i, e) {
 		const char *kind = json_string_value(json_object_get(e, "kind"));
@@ -412,8 +443,8 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 		b->kinds[b->listener_n] = (uint8_t)k;
 		b->listeners[b->listener_n++] = fd;
 	}
-	if (b->listener_n == 0) {
-		control_reply_error(cc, id, "bad_sockets", "register needs listening sockets: {\"identify\":{\"sockets\":[...]}}");
+	if (b->listener_n == 0 || json_object_size(json_object_get(o, "identify")) != 1) {
+		control_reply_error(cc, id, "bad_sockets", "register needs listening sockets, and knows a sandbox by nothing else: {\"identify\":{\"sockets\":[...]}}");
 		goto bad;
 	}
 	b->owner = json_is_true(json_object_get(o, "keep")) ? NULL : cc;
@@ -465,6 +496,10 @@ static void op_reload(struct control_client *cc, json_int_t id, json_t *o, int *
 	}
 	if (failed != NULL) {
 		note_failure(cc, id, b, failed);
+		return;
+	}
+	if (cc->caller.admin && json_object_get(o, "boundary") != NULL) {
+		control_reply_error(cc, id, "bad_message", "\"boundary\": a sandbox keeps the one that it was registered with");
 		return;
 	}
 	g = take_policy(cc, id, b->name, o, fds, n);

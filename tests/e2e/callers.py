@@ -201,6 +201,9 @@ for key in ("policy", "env"):
         refused(d.register("n", None, m), "no_policy" if key == "policy" else "bad_fd", "no index of a descriptor", "%s: a descriptor %r that was not sent" % (key, at))
     m = {"policy": {"name": "agent"}, "unsealed": True}
     refused(d.register("n", None, m, **{key: T + "/narrow.lmdb"}), "no_policy" if key == "policy" else "bad_fd", "memory", "%s: what he could have us wait for, or change" % key)
+for bad in ("Not A Name", "", ".", "a/b", "../agent", "x" * 64):  # which names nothing: what stands beside it would be a policy of his own
+    refused(d.register("n", None, {"policy": {"name": bad}}, policy=T + "/narrow.lmdb"), "no_policy", 'policy: "name" is', "a name that is none, with a policy beside it: %r" % bad)
+    refused(d.ask("reload", {"sandbox": "narrowed", "policy": {"name": bad}}, policy=T + "/narrow.lmdb"), "no_policy", 'policy: "name" is', "nor by a reload")
 # as many records as he likes are not his to make
 a = [d.ask("reload", {"sandbox": "narrowed", "failed": "no %d" % i}) for i in range(60)]
 refused(a[59], "refused", "no 59", "a failure that he tells of is answered")

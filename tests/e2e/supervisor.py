@@ -499,6 +499,42 @@ g.end()
 r = subprocess.run([BIN + "/sallyport", "logs", "verify", g.state + "/audit"], capture_output=True, text=True, env={**os.environ, "SALLYPORT_STATE": g.state})
 say(r.returncode == 0, "and its chain goes on", r.stdout + r.stderr)
 
+# --- a boundary that is named ------------------------------------------------------------------------------------------
+roofs = T + "/roofs"
+os.makedirs(roofs, mode=0o755)
+with open(TABLE, "rb") as a, open(roofs + "/roof.lmdb", "wb") as b:
+    b.write(a.read())
+wider = write(T + "/wider.yaml", "version: 1\nname: wider\nsecrets: { one: { env: E2E_SECRET, hosts: [api.test] } }\ndestinations: [ { host: api.test, addresses: [10.0.0.0/8], allow: [ 'GET /**' ] } ]\n")
+say(subprocess.run([BIN + "/sallyport-policy", "compile", wider, "-o", T + "/wider"]).returncode == 0, "a wider policy compiles")
+g = Gateway("roof", config=write(T + "/roof.yaml", "policies: [ { dir: %s, sources: { env: [ E2E_SECRET ] } } ]\n" % roofs)).up()
+c = Caller(g.state)
+a, _ = register(c, "within", boundary={"name": "roof"})
+say("ok" in a, "a boundary may be the name of an installed policy", a)
+a, _ = register(c, "beyond", table=T + "/wider", boundary={"name": "roof"})
+say("goes beyond the boundary" in json.dumps(a) and "10.0.0.0/8" in json.dumps(a), "which is one", a)
+a, _ = register(c, "free", table=T + "/wider")
+say("ok" in a, "as nothing else stands in its way", a)
+for what in ({"name": "none"}, {"name": "No Name"}, {"name": ""}, {"name": None}, {"name": 7}, {"name": "roof", "fd": 0}, {}, [], "roof", None, 7, {"fd": 9}, {"fd": None}):
+    a, _ = register(c, "unbound", boundary=what)
+    say(a.get("error", {}).get("code") in ("bad_fd", "no_policy") and len(a["error"]["message"]) > 20, "what is no boundary is never taken for none: %s" % json.dumps(what), a)
+for what in ({}, [], None, 7, {"fd": None}, {"fd": "0"}, {"name": "No Name", "fd": 0}, {"name": "", "fd": 0}, {"name": None, "fd": 0}, {"name": 7, "fd": 0}):
+    a, _ = register(c, "unbound", policy=what)
+    say(a.get("error", {}).get("code") == "no_policy", "nor is a policy: %s" % json.dumps(what), a)
+for what in ({}, [], None, 7, {"fd": None}, {"fd": "0"}, {"name": "x"}):
+    with open(TABLE, "rb") as t:
+        s = listeners()[0][1]
+        a = c.ask("register", [t.fileno(), s.fileno()], name="unbound", policy={"fd": 0}, env=what, identify={"sockets": [{"kind": "proxy4", "fd": 1}]})
+    say(a.get("error", {}).get("code") == "bad_fd", "nor are variables: %s" % json.dumps(what), a)
+for text, more, want in (("how long it may live", {"ttl": 60}, "bad_message"), ("another way to be known", {"identify": {"sockets": [{"kind": "proxy4", "fd": 2}], "token": "x"}}, "bad_sockets")):
+    a, _ = register(c, "unbound", **more)
+    say(a.get("error", {}).get("code") == want, "nor is what is not known here: %s" % text, a)
+with open(TABLE, "rb") as t:
+    a = c.ask("reload", [t.fileno()], sandbox="free", policy={"fd": 0}, boundary={"name": "roof"})
+say(a.get("error", {}).get("code") == "bad_message", "nor a boundary that comes later", a)
+say(sorted(b["name"] for b in g.status()["sandboxes"]) == ["free", "within"], "none of them is at work")
+c.close()
+g.end()
+
 # --- state that is not as it should be ----------------------------------------------------------------------------------
 key = T + "/one/ca/ca.key"
 os.chmod(key, 0o640)
