@@ -55,13 +55,19 @@ static int fail_on(FILE *f, int status, const struct err *err)
 }
 static int fail(int status, const struct err *err) { return fail_on(stderr, status, err); }
 
+static void put(struct str s, FILE *f)
+{
+	if (s.n > 0) /* nothing may be at no place at all */
+		fwrite(s.p, 1, s.n, f);
+}
+
 /* Loads a policy, its messages on f. Always to be freed. */
 static int load_on(FILE *f, struct policy *p, const char *file, unsigned *warnings)
 {
 	struct diag d = { .file = file };
 	int r = revision_is(file) ? revision_load(p, file, &d) : policy_load(p, file, &d);
 
-	fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), f);
+	put(buf_str(&d.out), f);
 	if (warnings != NULL)
 		*warnings = d.warnings;
 	diag_fini(&d);
@@ -147,7 +153,7 @@ static void answer_end(struct jsonw *w, struct str said, struct str more)
 	jsonw_close(w, ']');
 	jsonw_close(w, '}');
 	buf_addc(w->out, '\n');
-	fwrite(buf_data(w->out), 1, buf_len(w->out), stdout);
+	put(buf_str(w->out), stdout);
 	buf_fini(w->out);
 }
 
@@ -483,9 +489,9 @@ static int fmt_file(const char *file, char mode)
 	if (read_file(file, YAML_SIZE_MAX, &text, &err) < 0) {
 		fail(EXIT_FOUND, &err);
 	} else if (fmt_policy(buf_str(&text), &out, &d) < 0) {
-		fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
+		put(buf_str(&d.out), stderr);
 	} else if (mode == 'p') {
-		fwrite(buf_data(&out), 1, buf_len(&out), stdout);
+		put(buf_str(&out), stdout);
 		ret = EXIT_GOOD;
 	} else if (str_eq(buf_str(&text), buf_str(&out))) {
 		ret = EXIT_GOOD;
@@ -634,9 +640,9 @@ static int cmd_import(int argc, char **argv)
 		answer_end(&w, buf_str(&d.out), more);
 	} else {
 		if (ret == EXIT_GOOD)
-			fwrite(buf_data(&out), 1, buf_len(&out), stdout);
-		fwrite(buf_str(&d.out).p, 1, buf_len(&d.out), stderr);
-		fwrite(more.p, 1, more.n, stderr);
+			put(buf_str(&out), stdout);
+		put(buf_str(&d.out), stderr);
+		put(more, stderr);
 	}
 	policy_free(&p);
 	diag_fini(&d);
@@ -654,7 +660,7 @@ static int cmd_schema(int argc, char **argv)
 	if (argc != 1)
 		return usage(stderr);
 	schema_json(&b);
-	fwrite(buf_data(&b), 1, buf_len(&b), stdout);
+	put(buf_str(&b), stdout);
 	buf_fini(&b);
 	return EXIT_GOOD;
 }
@@ -677,7 +683,7 @@ static int cmd_init(int argc, char **argv)
 	if (init_text(argv[optind], argv + optind + 1, argc - optind - 1, &text, &err) < 0) {
 		ret = fail(EXIT_FOUND, &err);
 	} else if (strcmp(file, "-") == 0) {
-		fwrite(buf_data(&text), 1, buf_len(&text), stdout);
+		put(buf_str(&text), stdout);
 		ret = EXIT_GOOD;
 	} else if (init_write(file, &text, &err) < 0) {
 		ret = fail(EXIT_FOUND, &err);
