@@ -36,6 +36,7 @@ struct h1_body {
 	enum http_framing framing;
 	bool done;       /* whole content (and trailer section) read */
 	bool response;   /* set after h1_body_init: faults are the upstream's (502), forbidden trailer fields are dropped, not refused */
+	bool gather;     /* set after h1_body_init: `in` is memory that may be written, and small chunks that stand in it one after the other come as one run */
 	struct buf *trailer; /* set after h1_body_init, or NULL: where the trailer section goes, for h1_parse_trailer; empty if there is none */
 	uint64_t total;  /* content octets delivered */
 	/* --- */

@@ -9,6 +9,7 @@
 #define CHUNK_EXT_MAX 1024   /* octets of extensions on one size line */
 #define CHUNK_EXTS_MAX 65536 /* and in the whole content: they cost work and carry nothing */
 #define TRAILER_MAX 16384    /* octets of a trailer section */
+#define GATHER_MAX 16384     /* octets of small chunks that come as one run */
 #define TRAILERS_MAX 100     /* fields in it */
 
 enum { ST_SIZE_FIRST = 0, ST_SIZE, ST_EXT, ST_SIZE_LF, ST_DATA, ST_DATA_CR, ST_DATA_LF, ST_TRAILER_START, ST_TRAILER, ST_TRAILER_LF, ST_END_LF };
@@ -68,9 +69,26 @@ static bool trailer_name(struct h1_body *b, uint8_t c)
 	return c != ':' || fits == 0;
 }
 
+/*
+ * What stands at p, behind a chunk's data, if it is the frame of a small chunk that is there as a whole and has no extension: its
+ * length; 0: something else, for which the states are. *size: octets of data behind it.
+ */
+static size_t small_chunk(const uint8_t *p, size_t n, size_t *size)
+{
+	size_t at = 2;
+	int h;
+
+	*size = 0;
+	if (n < 5 || p[0] != '\r' || p[1] != '\n')
+		return 0;
+	for (; at < 5 && at < n && (h = hex_value((char)p[at])) >= 0; at++)
+		*size = *size << 4 | (size_t)h;
+	return at > 2 && at + 2 <= n && p[at] == '\r' && p[at + 1] == '\n' && *size > 0 && *size <= n - at - 2 ? at + 2 : 0;
+}
+
 static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_t **data, size_t *data_len, struct http_fault *f)
 {
-	size_t i = 0;
+	size_t i = 0, size;
 
 	while (i < n) {
 		uint8_t c = in[i];
@@ -125,9 +143,17 @@ static long chunked(struct h1_body *b, const uint8_t *in, size_t n, const uint8_
 			*data_len = k;
 			b->left -= k;
 			b->total += k;
-			if (b->left == 0)
-				b->state = ST_DATA_CR;
-			return (long)(i + k);
+			i += k;
+			if (b->left > 0)
+				return (long)i;
+			b->state = ST_DATA_CR;
+			while (b->gather && *data_len < GATHER_MAX && (k = small_chunk(in + i, n - i, &size)) > 0) {
+				memmove((uint8_t *)(uintptr_t)*data + *data_len, in + i + k, size);
+				*data_len += size;
+				b->total += size;
+				i += k + size;
+			}
+			return (long)i;
 		}
 		case ST_DATA_CR:
 			if (c != '\r')

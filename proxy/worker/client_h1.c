@@ -140,6 +140,7 @@ static bool next_request(struct client *cl)
 	if (x->req.framing != HTTP_BODY_NONE) {
 		cl->body_left = true;
 		h1_body_init(&cl->body, x->req.framing, x->req.content_length);
+		cl->body.gather = true;
 		/* "Content-Length: 0" has no content to wait for */
 		if (x->req.framing == HTTP_BODY_LENGTH && x->req.content_length == 0)
 			cl->body_left = false;

@@ -93,7 +93,7 @@ static bool read_head(struct upstream *u)
 		u->resp_keep = r.keep_alive && r.framing != HTTP_BODY_CLOSE;
 		u->in_body = r.framing != HTTP_BODY_NONE;
 		h1_body_init(&u->body, r.framing, r.content_length);
-		u->body.response = true;
+		u->body.response = u->body.gather = true;
 		buf_fini_secret(&u->trailer);
 		u->body.trailer = exchange_wants_trailer(x) ? &u->trailer : NULL; /* I14: else dropped */
 	}

@@ -17,14 +17,17 @@ struct result {
 	struct http_fault fault;
 };
 
-static void decode(const uint8_t *p, size_t n, size_t step, enum http_framing framing, uint64_t length, bool is_response, struct result *r)
+static void decode(const uint8_t *in, size_t n, size_t step, bool gather, enum http_framing framing, uint64_t length, bool is_response, struct result *r)
 {
 	struct h1_body b;
 	size_t have = step ? 0 : n;
+	uint8_t *p = must_malloc(n + 1); /* gathering writes into it */
 
 	*r = (struct result){ 0 };
+	memcpy(p, in, n);
 	h1_body_init(&b, framing, length);
 	b.response = is_response;
+	b.gather = gather;
 	while (!b.done) {
 		const uint8_t *data;
 		size_t len;
@@ -45,6 +48,7 @@ static void decode(const uint8_t *p, size_t n, size_t step, enum http_framing fr
 			break;
 		have = have + step < n ? have + step : n;
 	}
+	free(p);
 	r->done = b.done;
 	MUST(b.total == buf_len(&r->content));
 	MUST(framing != HTTP_BODY_LENGTH || (b.total <= length && b.done == (b.total == length)));
@@ -66,14 +70,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	step = data[1];
 	data += 2;
 	size -= 2;
-	decode(data, size, 0, framing, length, is_response, &a);
-	decode(data, size, step ? step : 1, framing, length, is_response, &b);
-	MUST(str_eq(buf_str(&a.content), buf_str(&b.content)) && a.done == b.done && a.failed == b.failed);
-	if (a.failed)
-		MUST(strcmp(a.fault.reason, b.fault.reason) == 0 && a.fault.status == b.fault.status);
-	else
-		MUST(a.used == b.used);
-	buf_fini(&b.content);
+	decode(data, size, 0, false, framing, length, is_response, &a);
+	for (unsigned way = 1; way < 4; way++) { /* in pieces, with small chunks gathered, both */
+		decode(data, size, way == 2 ? 0 : step ? step : 1, way > 1, framing, length, is_response, &b);
+		MUST(str_eq(buf_str(&a.content), buf_str(&b.content)) && a.done == b.done && a.failed == b.failed);
+		if (a.failed)
+			MUST(strcmp(a.fault.reason, b.fault.reason) == 0 && a.fault.status == b.fault.status);
+		else
+			MUST(a.used == b.used);
+		buf_fini(&b.content);
+	}
 	if (framing == HTTP_BODY_CHUNKED && a.done) {
 		struct buf out = { 0 };
 		char line[20];
@@ -88,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			at += k;
 		}
 		h1_write_last_chunk(&out, NULL);
-		decode(buf_data(&out), buf_len(&out), 0, HTTP_BODY_CHUNKED, 0, false, &b);
+		decode(buf_data(&out), buf_len(&out), 0, step & 1, HTTP_BODY_CHUNKED, 0, false, &b);
 		MUST(b.done && b.used == buf_len(&out) && str_eq(buf_str(&a.content), buf_str(&b.content)));
 		buf_fini(&b.content);
 		buf_fini(&out);

@@ -1149,6 +1149,53 @@ static void A23_trailer_limits(void **state)
 	assert_int_equal(f.status, 431);
 }
 
+/* Small chunks come as one run, at every split and beside every fault as one by one. */
+static void D19_small_chunks(void **state)
+{
+	static const char *const texts[] = {
+		"1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n", "001\r\na\r\n3\r\nbcd\r\n0a\r\n0123456789\r\n00\r\n\r\n", "2\r\nab\r\n2;x=y\r\ncd\r\n1\r\ne\r\n0\r\nX: y\r\n\r\n",
+		"1\r\na\r\n1\r\nb\r\n\r\n", "1\r\na\r\n1\r\nb\n1\r\nc\r\n", "1\r\na\r\n1\rb\r\n", "1\r\na\r\n1\r\nbc\r\n", "1\r\na\r\n 1\r\nb\r\n", "1\r\na\r\n0001\r\nb\r\n0\r\n\r\n", "1\r\na\r\n1 \r\nb\r\n",
+	};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++) {
+		const size_t n = strlen(texts[k]);
+		char want[64] = "", got[64];
+		const char *end = NULL;
+
+		for (size_t step = n; step > 0; step--) { /* the whole at once first, not gathered */
+			for (int gather = step == n ? 0 : 1; gather < 2; gather++) {
+				struct http_fault f = { 0 };
+				struct h1_body b;
+				uint8_t in[64];
+				const uint8_t *data;
+				size_t len, used = 0, runs = 0;
+				long r = 0;
+
+				memcpy(in, texts[k], n);
+				got[0] = 0;
+				h1_body_init(&b, HTTP_BODY_CHUNKED, 0);
+				b.gather = gather;
+				for (size_t have = step; r >= 0 && !b.done && used < n; have = have + step < n ? have + step : n)
+					while (!b.done && used < have && (r = h1_body_feed(&b, in + used, have - used, &data, &len, &f)) > 0) {
+						strncat(got, (const char *)data, len);
+						runs += len > 0;
+						used += (size_t)r;
+					}
+				assert_int_equal(b.total, strlen(got));
+				if (!gather) {
+					strcpy(want, got);
+					end = r < 0 ? f.reason : b.done ? "done" : "more";
+				}
+				assert_string_equal(got, want);
+				assert_string_equal(r < 0 ? f.reason : b.done ? "done" : "more", end);
+				if (gather && step == n && k < 2)
+					assert_int_equal(runs, 1);
+			}
+		}
+	}
+}
+
 /* A response's trailer section at every split: what may pass, and what frames, routes or sets state and may not. */
 static void I14_response_trailers(void **state)
 {
@@ -1200,7 +1247,7 @@ int main(void)
 		cmocka_unit_test(parse_stands_alone), cmocka_unit_test(K01_broken_responses), cmocka_unit_test(K12_transfer_codings), cmocka_unit_test(K13_I15_no_content),
 		cmocka_unit_test(K14_versions_and_reuse), cmocka_unit_test(write_request), cmocka_unit_test(write_response), cmocka_unit_test(chunk_line),
 		cmocka_unit_test(A12_A13_length), cmocka_unit_test(chunks_plain), cmocka_unit_test(A16_A17_A18_A19_extensions), cmocka_unit_test(A20_chunk_sizes),
-		cmocka_unit_test(A21_A25_chunk_ends), cmocka_unit_test(A22_A24_trailers), cmocka_unit_test(I14_response_trailers), cmocka_unit_test(A23_trailer_limits),
+		cmocka_unit_test(A21_A25_chunk_ends), cmocka_unit_test(A22_A24_trailers), cmocka_unit_test(D19_small_chunks), cmocka_unit_test(I14_response_trailers), cmocka_unit_test(A23_trailer_limits),
 	};
 
 	return cmocka_run_group_tests_name("h1", tests, NULL, teardown);
