@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # `as: placeholder, in: [websocket]`: messages of a client of frames by hand (ws/client.py) over HTTP/1.1 and HTTP/2 toward servers of
-# both, cut at every octet; values of another length, that are not there yet, not any more, rotated; the tripwire in messages.
+# both (UC03), cut at every octet; values of another length, that are not there yet, not any more, rotated; the tripwire in messages.
 NAME=creds-websocket
 . "$(dirname "$0")/creds-lib.sh"
 can_run

@@ -3,7 +3,7 @@
 # The same policy is the same table, octet by octet, also on another Debian: the digests of what the compiler makes of the ready
 # policies and of the catalogue's are those that stand in tests/cases/octets.sha256 (WRITE=1 writes them anew, for a change of the
 # compiler or of the format). The catalogue's are also what the fuzzers of tables begin with: seeds of an older format would be
-# turned away at the header, and find nothing. tests/fresh/run.sh SUITE 'make -s bin/sallyport-policy && bash tests/e2e/policy-octets.sh' is the other Debian.
+# turned away at the header, and find nothing. tests/fresh/run.sh SUITE 'make -s bin/sallyport-policy && BIN=$PWD/bin BUILD=$PWD/build/release bash tests/e2e/policy-octets.sh' is the other Debian.
 NAME=policy-octets
 . "$(dirname "$0")/lib.sh"
 chmod go-w tests/cases/policies/lists.* 2>/dev/null # as git leaves them under a umask of 002 they are not read
