@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -83,18 +84,31 @@ static void to_hex(const uint8_t digest[32], char out[HEX_LEN + 1])
 		snprintf(out + 2 * i, 3, "%02x", digest[i]);
 }
 
+/*
+ * The place: the folder without links, and the name in it. What the name itself is a link to does not count: consent to a
+ * policy elsewhere is none to its use here, or whoever may write this folder could choose among all that were ever trusted.
+ */
 static char *real_name(const char *file, struct err *err)
 {
-	char *real = realpath(file, NULL);
+	const char *slash = strrchr(file, '/'), *base = slash != NULL ? slash + 1 : file;
+	char *folder = slash == NULL ? must_strdup(".") : must_strdup(file), *real, *out = NULL;
+	struct buf b = { 0 };
 
-	if (real == NULL)
+	if (slash != NULL)
+		folder[slash == file ? 1 : slash - file] = 0;
+	real = realpath(folder, NULL);
+	if (real == NULL) {
 		err_errno(err, "cannot read %s", file);
-	else if (strchr(real, '\n') != NULL) {
+	} else if (strchr(real, '\n') != NULL || strchr(base, '\n') != NULL) {
 		err_set(err, EINVAL, "a policy with a line break in its name cannot be trusted");
-		free(real);
-		real = NULL;
+	} else {
+		buf_addf(&b, "%s/%s%c", strcmp(real, "/") == 0 ? "" : real, base, 0);
+		out = must_strdup((const char *)buf_data(&b));
 	}
-	return real;
+	buf_fini(&b);
+	free(real);
+	free(folder);
+	return out;
 }
 
 int trust_look(const char *state, const char *file, const uint8_t digest[32], enum trust *out, struct err *err)

@@ -170,7 +170,7 @@ static int policies_dir(const struct gateway *g, char out[PATH_MAX + 16], struct
 static int load_file(struct runpolicy *r, const struct gateway *g, const char *file, struct err *err)
 {
 	char dir[PATH_MAX + 16], out[PATH_MAX + 64];
-	int fd = open(file, O_RDONLY | O_CLOEXEC), ret;
+	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), ret; /* a pipe would have us wait */
 
 	if (fd < 0)
 		return err_errno(err, "cannot open the policy %s", file);

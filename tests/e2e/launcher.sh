@@ -44,6 +44,18 @@ has "says the command to type" "$T/out" "sallyport trust"
 status 0 "a trusted sallyport.yaml" -- true
 echo '# changed' >>"$WORK/sallyport.yaml"
 status 125 "a changed sallyport.yaml" -- true
+# whoever can write here does not choose among what was trusted elsewhere
+mkdir -p "$T/elsewhere"
+printf 'version: 1\nname: elsewhere\n' >"$T/elsewhere/sallyport.yaml"
+"$SP" trust "$T/elsewhere/sallyport.yaml" >"$T/out" 2>&1
+ln -sf "$T/elsewhere/sallyport.yaml" "$WORK/sallyport.yaml"
+status 125 "a link to a policy that was trusted elsewhere" -- true
+has "and says that it is not used" "$T/out" "sallyport.yaml is not used"
+"$SP" trust sallyport.yaml >"$T/out" 2>&1
+status 0 "a link that was trusted where it is" -- true
+rm -f "$WORK/sallyport.yaml"
+mkfifo "$WORK/sallyport.yaml"
+status 125 "a pipe in the place of sallyport.yaml" -- true
 rm -f "$WORK/sallyport.yaml"
 "$SP" run -- true >"$T/out" 2>"$T/err"
 has "without a policy one line says so" "$T/err" "no policy"
