@@ -285,12 +285,15 @@ static const char *policy_name(const json_t *o)
 /* The caller's own Vault: an address, perhaps a namespace and a CA. Its token is among the variables. */
 static bool take_vault(struct generation *g, json_t *v, int *fds, unsigned n)
 {
-	const char *url = json_string_value(json_object_get(v, "address")), *ns = json_string_value(json_object_get(v, "namespace")), *why;
+	json_t *space = json_object_get(v, "namespace"), *ca = json_object_get(v, "ca");
+	const char *url = json_string_value(json_object_get(v, "address")), *ns = json_string_value(space), *why;
 	struct endpoint e;
 
-	g->vault_ca_fd = take_fd(json_object_get(v, "ca"), "fd", fds, n);
+	g->vault_ca_fd = take_fd(ca, "fd", fds, n);
 	if (url == NULL)
 		return v == NULL;
+	if ((space != NULL && ns == NULL) || (ca != NULL && g->vault_ca_fd < 0))
+		return false;
 	if (strlen(url) > 1000 || (ns != NULL && strlen(ns) > 500) || !endpoint_parse(str_of(url), &e, &why))
 		return false;
 	g->vault_url = must_strdup(url);
@@ -331,7 +334,7 @@ static struct generation *take_policy(struct control_client *cc, json_int_t id, 
 		goto bad;
 	}
 	if (!take_vault(g, json_object_get(o, "vault"), fds, n)) {
-		control_reply_error(cc, id, "bad_vault", "Vault's address (VAULT_ADDR) is https://HOST[:PORT]");
+		control_reply_error(cc, id, "bad_vault", "vault is {\"address\":\"https://HOST[:PORT]\" (VAULT_ADDR),\"namespace\":TEXT,\"ca\":{\"fd\":N}}, of which the address is needed");
 		goto bad;
 	}
 	json_array_foreach(files, i, e) {

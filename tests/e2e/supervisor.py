@@ -528,6 +528,10 @@ for what in ({}, [], None, 7, {"fd": None}, {"fd": "0"}, {"name": "x"}):
 for text, more, want in (("how long it may live", {"ttl": 60}, "bad_message"), ("another way to be known", {"identify": {"sockets": [{"kind": "proxy4", "fd": 2}], "token": "x"}}, "bad_sockets")):
     a, _ = register(c, "unbound", **more)
     say(a.get("error", {}).get("code") == want, "nor is what is not known here: %s" % text, a)
+for what in (7, {}, {"address": "http://vault.test"}, {"address": "https://vault.test", "namespace": 7}, {"address": "https://vault.test", "namespace": None},
+             {"address": "https://vault.test", "ca": {}}, {"address": "https://vault.test", "ca": {"fd": 40}}, {"address": "https://vault.test", "ca": 2}):
+    a, _ = register(c, "unbound", vault=what)
+    say(a.get("error", {}).get("code") == "bad_vault", "nor a Vault: %s" % json.dumps(what), a)
 with open(TABLE, "rb") as t:
     a = c.ask("reload", [t.fileno()], sandbox="free", policy={"fd": 0}, boundary={"name": "roof"})
 say(a.get("error", {}).get("code") == "bad_message", "nor a boundary that comes later", a)

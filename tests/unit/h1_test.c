@@ -1178,7 +1178,8 @@ static void D19_small_chunks(void **state)
 				b.gather = gather;
 				for (size_t have = step; r >= 0 && !b.done && used < n; have = have + step < n ? have + step : n)
 					while (!b.done && used < have && (r = h1_body_feed(&b, in + used, have - used, &data, &len, &f)) > 0) {
-						strncat(got, (const char *)data, len);
+						if (len > 0)
+							strncat(got, (const char *)data, len);
 						runs += len > 0;
 						used += (size_t)r;
 					}
