@@ -8,6 +8,7 @@
 #include <openssl/x509.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -114,30 +115,6 @@ static bool run(char *const argv[])
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Chromium and its kin read an NSS database in the home folder; without certutil they get none. */
-static void make_nss(const char *dir, const char *ca_file)
-{
-	static const char tool[] = "/usr/bin/certutil";
-	char nss[PATH_MAX + 8], db[PATH_MAX + 16];
-	char *make[] = { (char *)tool, (char *)"-N", (char *)"--empty-password", (char *)"-d", db, NULL };
-	char *add[] = { (char *)tool, (char *)"-A", (char *)"-n", (char *)"sallyport", (char *)"-t", (char *)"C,,", (char *)"-i", (char *)ca_file, (char *)"-d", db, NULL };
-
-	if (access(tool, X_OK) != 0)
-		return;
-	snprintf(nss, sizeof(nss), "%s/nss", dir);
-	snprintf(db, sizeof(db), "sql:%s", nss);
-	if (mkdir(nss, 0700) != 0 && errno != EEXIST)
-		return;
-	for (unsigned i = 0; i < TRUSTDIR_NSS_FILES; i++) {
-		char path[PATH_MAX + 32];
-
-		snprintf(path, sizeof(path), "%s/%s", nss, nss_files[i]);
-		unlink(path);
-	}
-	if (run(make))
-		run(add);
-}
-
 static void read_nss(struct trustdir *t, const char *dir)
 {
 	for (unsigned i = 0; i < TRUSTDIR_NSS_FILES; i++) {
@@ -147,6 +124,41 @@ static void read_nss(struct trustdir *t, const char *dir)
 		if (read_file(&t->mem, path, &t->nss[i]) != 0)
 			t->nss[i] = STR_NONE;
 	}
+}
+
+/*
+ * Chromium and its kin read an NSS database in the home folder; without certutil they get none. One run makes it, others that start
+ * meanwhile wait: certutil asks, for ever, for the password of a database that another one has just made.
+ */
+static void make_nss(struct trustdir *t, const char *dir, const char *ca_file)
+{
+	static const char tool[] = "/usr/bin/certutil";
+	char nss[PATH_MAX + 8], db[PATH_MAX + 16];
+	int lock;
+	char *make[] = { (char *)tool, (char *)"-N", (char *)"--empty-password", (char *)"-d", db, NULL };
+	char *add[] = { (char *)tool, (char *)"-A", (char *)"-n", (char *)"sallyport", (char *)"-t", (char *)"C,,", (char *)"-i", (char *)ca_file, (char *)"-d", db, NULL };
+
+	if (access(tool, X_OK) != 0)
+		return;
+	snprintf(nss, sizeof(nss), "%s/nss", dir);
+	snprintf(db, sizeof(db), "sql:%s", nss);
+	if (mkdir(nss, 0700) != 0 && errno != EEXIST)
+		return;
+	lock = open(nss, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (lock < 0 || flock(lock, LOCK_EX) != 0)
+		goto out;
+	for (unsigned i = 0; i < TRUSTDIR_NSS_FILES; i++) {
+		char path[PATH_MAX + 32];
+
+		snprintf(path, sizeof(path), "%s/%s", nss, nss_files[i]);
+		unlink(path);
+	}
+	if (run(make))
+		run(add);
+	read_nss(t, dir);
+out:
+	if (lock >= 0)
+		close(lock);
 }
 
 /* Without a bundle here there is none inside either. */
@@ -198,8 +210,7 @@ int trustdir_load(struct trustdir *t, const char *ca_file, const char *cache_dir
 	if (generate(t, ca_file, err) < 0)
 		return -1;
 	if (cached && (mkdir(dir, 0700) == 0 || errno == EEXIST)) {
-		make_nss(dir, ca_file);
-		read_nss(t, dir);
+		make_nss(t, dir, ca_file);
 		write_file(dir, "java.p12", t->p12);
 		write_file(dir, "hashes", t->hashes);
 		write_file(dir, "ca.pem", t->pem);

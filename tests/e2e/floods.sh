@@ -38,10 +38,13 @@ roles() { role_pids | awk '$1 ~ /^(secrets|ca|dialer|audit)$/ {print $1, $2}'; }
 wait_for 20 four
 before=$(roles)
 
-box hellos
-for w in "half closed:half a ClientHello and then silence" "huge refused:a ClientHello of 16 MB" "crumbs answered:a ClientHello in records of one octet" "nothings closed:records without a meaning" "after 200:a request afterwards"; do
-	has "D12 ${w#*:}" "$T/hellos.out" "${w%%:*}"
-done
+box hellos & # which waits for limits of time
+hellos=$!
+said_of_hellos() {
+	for w in "half closed:half a ClientHello and then silence" "huge refused:a ClientHello of 16 MB" "crumbs answered:a ClientHello in records of one octet" "nothings closed:records without a meaning" "after 200:a request afterwards"; do
+		has "D12 ${w#*:}" "$T/hellos.out" "${w%%:*}"
+	done
+}
 n=$((1200 / FEWER))
 box names "$n"
 has "D13 a name each, $n of them" "$T/names.out" "names $n refused 0"
@@ -58,6 +61,8 @@ box chunks "$n"
 has "D19 $n chunks of one octet" "$T/chunks.out" "chunks 200"
 took=$(awk '/^chunks/ {print $3}' "$T/chunks.out")
 check "D19 which go on in larger ones ($took octets)" test "${took:-0}" -ge "$n" -a "${took:-9999999}" -lt $((n + n / 4 + 1000))
+wait "$hellos"
+said_of_hellos
 # the bound of connections: one sandbox is at it, another one is served
 if [ "$(ulimit -Hn)" -ge 20000 ]; then
 	rm -f "$WORK/full" "$WORK/seen"

@@ -44,6 +44,16 @@ has "says the command to type" "$T/out" "sallyport trust"
 status 0 "a trusted sallyport.yaml" -- true
 echo '# changed' >>"$WORK/sallyport.yaml"
 status 125 "a changed sallyport.yaml" -- true
+# the first runs of a state directory at the same time: each makes what it trusts, and none waits for ever
+first=$T/first
+printf 'version: 1\nname: first\n' >"$WORK/first.yaml"
+mkdir -m 700 "$first"
+pids=
+for i in 1 2 3 4; do (cd "$WORK" && exec timeout 60 "$SP" run --quiet --state "$first" --policy "$WORK/first.yaml" --name "first-$i" -- true) >"$T/first.$i" 2>&1 & pids="$pids $!"; done
+bad=
+for i in $pids; do wait "$i" || bad="$bad $?"; done
+if [ -z "$bad" ]; then ok "four first runs at the same time"; else not_ok "four first runs at the same time" "$bad" "$(cat "$T"/first.[1-4])"; fi
+"$SP" stop --all --state "$first" >/dev/null 2>&1
 # whoever can write here does not choose among what was trusted elsewhere
 mkdir -p "$T/elsewhere"
 printf 'version: 1\nname: elsewhere\n' >"$T/elsewhere/sallyport.yaml"
