@@ -84,12 +84,13 @@ int credential_next(const struct exchange *x, unsigned *i, struct inject *in)
 	return 0;
 }
 
-bool credential_goes_out(const struct exchange *x)
+bool credential_goes_there(const struct exchange *x)
 {
 	struct inject in;
 
-	for (unsigned i = 0; credential_next(x, &i, &in) > 0;)
-		if (in.kind != INJECT_SIGV4 && !inject_signs(in.kind))
+	/* whether this request gets one or not: what the origin was sent with another it may have kept */
+	for (unsigned i = 0, n = x->has_dest && x->dest.has_inject ? dest_inject_count(&x->dest) : 0; i < n; i++)
+		if (!dest_inject(&x->dest, i, &in) || (in.kind != INJECT_SIGV4 && !inject_signs(in.kind)))
 			return true;
 	return false;
 }

@@ -22,7 +22,7 @@ int credential_next(const struct exchange *x, unsigned *i, struct inject *in);
  * A value goes to the origin as it is, so that its parts might come back in parts. With a signature it does not: a session
  * token is of no use without the key, and clients that fetch large objects in ranges take no other answer (S3).
  */
-bool credential_goes_out(const struct exchange *x);
+bool credential_goes_there(const struct exchange *x);
 /*
  * Puts credentials into the head, and, of content that is all there (x->content_held), into that. May be called again, when
  * the request is tried once more. host: as it is sent. Not READY: *cause, for the operator; the code when it is no missing value.

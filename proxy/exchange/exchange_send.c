@@ -119,7 +119,7 @@ void exchange_upstream_ready(struct exchange *x, struct upstream_half *u, const 
 	exchange_renew_scrub(x);
 	x->scrub_on = x->scrub_ref != NULL;
 	if (x->scrub_on)
-		coding_narrow(&x->arena, &x->req, credential_goes_out(x));
+		coding_narrow(&x->arena, &x->req, credential_goes_there(x));
 	if (facts->version != HTTP_V_2 && exchange_is_grpc(x)) { /* I13: its trailers, which carry the outcome, would be lost */
 		exchange_leave_upstream(x, true);
 		snprintf(x->reason, sizeof(x->reason), "grpc_needs_h2");

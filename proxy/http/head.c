@@ -60,6 +60,7 @@ enum http_fid http_fid_of(struct str name)
 		break;
 	case 'r':
 		IS("range", HF_RANGE);
+		IS("request-range", HF_RANGE); /* its older name, which Apache httpd still obeys */
 		break;
 	case 't':
 		IS("te", HF_TE);

@@ -178,6 +178,23 @@ has "cut content is recorded with the reason" "$T/records" "content_coding: the 
 has "what was overwritten is counted" "$T/records" '"scrubbed":'
 python3 "$HERE/coded.py" search "$SECRET" "$STATE/audit" >"$T/leaks"
 if [ -s "$T/leaks" ]; then not_ok "no form in the records" "$(cat "$T/leaks")"; else ok "no form in the records"; fi
+# a request that gets no value itself, of a host that is given it with others: what it has kept must not come in parts
+cat >"$WORK/when.yaml" <<P
+version: 1
+name: when
+secrets: { api: { env: E2E_SECRET, hosts: [h1.test] } }
+destinations:
+  - host: h1.test
+    connect: 127.0.0.1:$H1
+    addresses: [127.0.0.0/8]
+    tls: { ca: ./upca.pem }
+    allow: [ { id: given, method: GET, path: /v1/head }, { id: not, method: GET, path: /v1/forms } ]
+    inject: [ { secret: api, as: bearer, when: [given] } ]
+P
+sed 's/^name: .*/name: seen\nmode: observe\nuntil: 2099-01-01/; s/, { id: not[^}]*}//' "$WORK/when.yaml" >"$WORK/seen.yaml"
+(cd "$WORK" && E2E_SECRET=$SECRET timeout 60 "$SP" run --quiet --policy when.yaml -- curl -sS -m 20 -H 'Range: bytes=0-9' "https://h1.test/v1/forms?when") >"$T/when" 2>&1
+(cd "$WORK" && E2E_SECRET=$SECRET timeout 60 "$SP" run --quiet --observe --policy seen.yaml -- curl -sS -m 20 -H 'Range: bytes=0-9' "https://h1.test/v1/forms?seen") >"$T/seen" 2>&1
+for n in when seen; do has "$n: no range is asked of a host that is given a secret with other requests" "$T/origin.log" "GET /v1/forms?$n ae=identity range=- "; done
 # values that cannot be kept out of responses
 sed 's/ports: .*//; s/^    inject:/    scrub: off\n    inject:/' "$WORK/policy.yaml" >"$WORK/off.yaml"
 for s in short-7 enough-8; do (cd "$WORK" && E2E_SECRET=$s timeout 60 "$SP" run --quiet --policy policy.yaml -- curl -sS -m 20 "https://h1.test/v1/forms?$s") >"$T/$s" 2>&1; done

@@ -77,6 +77,10 @@ static void B11_J12_ranges(void **state)
 	assert_string_equal(narrowed("gzip", NULL, "bytes=0-5", false), "identity");
 	assert_string_equal(sent(&q.fields, "range"), "bytes=0-5");
 	assert_string_equal(sent(&q.fields, "if-range"), "\"x\"");
+	q.fields.n = 0;
+	field(&q.fields, "Request-Range", "bytes=0-5");
+	coding_narrow(&a, &q, true);
+	assert_string_equal(sent(&q.fields, "request-range"), "");
 }
 
 static enum coding coding(const char *one, const char *two)

@@ -35,7 +35,7 @@ static const struct {
 	{ "Host", HF_HOST }, { "Content-Length", HF_CONTENT_LENGTH }, { "Transfer-Encoding", HF_TRANSFER_ENCODING }, { "Connection", HF_CONNECTION }, { "Keep-Alive", HF_KEEP_ALIVE },
 	{ "Proxy-Connection", HF_PROXY_CONNECTION }, { "Proxy-Authorization", HF_PROXY_AUTHORIZATION }, { "Proxy-Authenticate", HF_PROXY_AUTHENTICATE }, { "TE", HF_TE },
 	{ "Trailer", HF_TRAILER }, { "Upgrade", HF_UPGRADE }, { "Expect", HF_EXPECT }, { "Authorization", HF_AUTHORIZATION }, { "Cookie", HF_COOKIE },
-	{ "Accept-Encoding", HF_ACCEPT_ENCODING }, { "Range", HF_RANGE }, { "If-Range", HF_IF_RANGE }, { "User-Agent", HF_USER_AGENT }, { "Content-Type", HF_CONTENT_TYPE },
+	{ "Accept-Encoding", HF_ACCEPT_ENCODING }, { "Range", HF_RANGE }, { "Request-Range", HF_RANGE }, { "If-Range", HF_IF_RANGE }, { "User-Agent", HF_USER_AGENT }, { "Content-Type", HF_CONTENT_TYPE },
 	{ "Content-Encoding", HF_CONTENT_ENCODING }, { "Alt-Svc", HF_ALT_SVC }, { "Max-Forwards", HF_MAX_FORWARDS }, { "Via", HF_VIA }, { "HTTP2-Settings", HF_HTTP2_SETTINGS },
 	{ "Early-Data", HF_EARLY_DATA }, { "Forwarded", HF_FORWARDING }, { "X-Forwarded-For", HF_FORWARDING }, { "X-Forwarded-Host", HF_FORWARDING },
 	{ "X-Forwarded-Proto", HF_FORWARDING }, { "X-Forwarded-Prefix", HF_FORWARDING }, { "X-Forwarded-Anything", HF_FORWARDING }, { "X-Original-URL", HF_FORWARDING },
