@@ -208,6 +208,8 @@ static void of_sandbox(struct statements *ss, const struct pol_kv *kv)
 		s->bound = n;
 		return;
 	}
+	if (kv->value.n == 0 && str_eq(kv->key, STR("process.environment.keep"))) /* an empty list: none is kept, as without it */
+		return;
 	add(ss, of_sandbox_key(kv->key), "sandbox: %.*s %.*s", DIAG_STR(kv->key), DIAG_STR(kv->value));
 }
 

@@ -80,10 +80,13 @@ static bool variable_ok(struct str s)
 	return s.n > 0 && s.n <= 200;
 }
 
+/* An empty list says "none", as with paths: a boundary with it lets none be kept. */
 static void on_keep(void *arg, const struct schema_row *row, const struct schema_value *v)
 {
 	struct section_ctx *c = arg;
 
+	if (v->n == 0)
+		add(c, row->key, STR(""));
 	for (unsigned i = 0; i < v->n; i++) {
 		if (variable_ok(v->items[i]->text))
 			add(c, row->key, v->items[i]->text);

@@ -234,7 +234,7 @@ static int take_list(struct runpolicy *r, const struct str_list *from, const cha
 }
 
 /* One empty name stands for a list that was given and is empty. */
-static void take_paths(struct runpolicy *r, const struct str_list *from, const char **to, unsigned *n)
+static void take_names(struct runpolicy *r, const struct str_list *from, const char **to, unsigned *n)
 {
 	*n = 0;
 	for (unsigned i = 0; i < from->n; i++)
@@ -261,12 +261,12 @@ static int take_spec(struct runpolicy *r, struct err *err)
 		w->home = HOME_EMPTY;
 	else if (s->home.n > 0 && !str_eq(s->home, STR("tools")))
 		return err_set(err, EINVAL, "sandbox: filesystem: home: tools, empty or host");
-	take_paths(r, &s->write, w->write, &w->write_n);
+	take_names(r, &s->write, w->write, &w->write_n);
 	w->write_default = s->write.n == 0;
-	take_paths(r, &s->read, w->read, &w->read_n);
-	take_paths(r, &s->hide, w->hide, &w->hide_n);
-	take_paths(r, &s->protect, w->protect, &w->protect_n);
-	take_list(r, &s->keep, w->keep, &w->keep_n);
+	take_names(r, &s->read, w->read, &w->read_n);
+	take_names(r, &s->hide, w->hide, &w->hide_n);
+	take_names(r, &s->protect, w->protect, &w->protect_n);
+	take_names(r, &s->keep, w->keep, &w->keep_n);
 	take_list(r, &s->set_name, w->set_name, &w->set_n);
 	take_list(r, &s->set_value, w->set_value, &w->set_n);
 	if (s->set_value.n != s->set_name.n)

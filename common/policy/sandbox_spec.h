@@ -15,7 +15,7 @@ struct sandbox_spec {
 	struct str_list write, read, hide, protect;    /* as written: relative ones are relative to the working directory, ~ is HOME; one empty name: none at all */
 	uint64_t scratch;                              /* octets */
 	struct str user;
-	struct str_list keep, set_name, set_value;     /* process.environment */
+	struct str_list keep, set_name, set_value;     /* process.environment; keep with one empty name: none at all */
 	uint64_t memory, cpus_milli, processes, open_files, wall_ms, idle_ms;
 	struct str on_misuse, on_gateway_loss;
 	struct str_list require;

@@ -303,13 +303,29 @@ static void secrets(struct within *w)
 
 /* --- the sandbox --------------------------------------------------------------------------------------------------- */
 
-/* A path in or below another, as they are written. "." is the working directory: every relative path that does not leave it. */
+/* Without "./" before it, however many and with however many slashes; of which alone there is the working directory. */
+static struct str undotted(struct str path)
+{
+	while (str_starts(path, STR("./"))) {
+		path = str_mk(path.p + 2, path.n - 2);
+		while (path.n > 0 && path.p[0] == '/')
+			path = str_mk(path.p + 1, path.n - 1);
+		if (path.n == 0)
+			return STR(".");
+	}
+	return path;
+}
+
+/*
+ * A path in or below another, as they are written. "." is the working directory: every relative path that does not leave it.
+ * An empty name is no folder: nothing is in it.
+ */
 static bool path_in(struct str path, struct str folder)
 {
-	while (str_starts(path, STR("./")))
-		path = str_mk(path.p + 2, path.n - 2);
-	while (str_starts(folder, STR("./")))
-		folder = str_mk(folder.p + 2, folder.n - 2);
+	path = undotted(path);
+	folder = undotted(folder);
+	if (folder.n == 0)
+		return false;
 	if (str_eq(path, STR("..")) || str_starts(path, STR("../")) || str_find(path, STR("/../")) >= 0 || str_ends(path, STR("/..")))
 		return str_eq(path, folder);
 	if (str_eq(folder, STR(".")))

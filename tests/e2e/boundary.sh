@@ -35,6 +35,32 @@ within true >"$T/out" 2>&1
 has "a secret that may go further" "$T/out" "secret \`api\` may go to more.test, which the boundary has no destination for"
 "$SP" policy check --boundary op.yaml policy.yaml >"$T/out" 2>&1
 has "the compiler says so before" "$T/out" "secret \`api\` may go to more.test"
+# of the sandbox: an empty list is none, and ./ the working directory; neither holds what is absolute
+ceiling() { # SANDBOX OF THE BOUNDARY, OF THE POLICY, within OR beyond
+	printf 'version: 1\nname: c\nsandbox: { %s }\n' "$1" >c.yaml
+	printf 'version: 1\nname: p\nsandbox: { %s }\n' "$2" >p.yaml
+	"$SP" policy check --boundary c.yaml p.yaml >"$T/out" 2>&1
+	[ "$3 $?" = "within 0" ] || { [ "$3" = beyond ] && grep -q 'goes beyond the boundary' "$T/out"; } && ok "$2 is $3 $1" || not_ok "$2 is $3 $1" "$(cat "$T/out")"
+}
+for k in write read; do
+	ceiling "filesystem: { $k: [] }" "filesystem: { $k: [/srv] }" beyond
+	ceiling "filesystem: { $k: [] }" "filesystem: { $k: [src] }" beyond
+	ceiling "filesystem: { $k: [] }" "filesystem: { $k: [] }" within
+	ceiling "filesystem: { $k: [./] }" "filesystem: { $k: [/srv] }" beyond
+	ceiling "filesystem: { $k: [./] }" "filesystem: { $k: [src, ./src, .//src, ., ./] }" within
+	ceiling "filesystem: { $k: [/srv] }" "filesystem: { $k: [.//srv] }" beyond
+done
+ceiling "filesystem: { write: [] }" "filesystem: { home: empty }" beyond
+for k in hide protect; do
+	ceiling "filesystem: { $k: [/srv/keys] }" "filesystem: { $k: [] }" beyond
+	ceiling "filesystem: { $k: [/srv/keys] }" "filesystem: { $k: [./] }" beyond
+	ceiling "filesystem: { $k: [/srv/keys] }" "filesystem: { $k: [.//srv] }" beyond
+	ceiling "filesystem: { $k: [/srv/keys] }" "filesystem: { $k: [/srv] }" within
+	ceiling "filesystem: { $k: [] }" "filesystem: { home: empty }" within
+done
+ceiling "process: { environment: { keep: [] } }" "process: { environment: { keep: [LANG] } }" beyond
+ceiling "process: { environment: { keep: [] } }" "process: { environment: { keep: [] } }" within
+ceiling "process: { environment: { keep: [LANG] } }" "process: { environment: { keep: [LANG] } }" within
 sed -i 's/, more.test//; s/      - POST \/v1\/post/      - POST \/v1\/**\n      - DELETE \/v1\/**/' policy.yaml
 cat >>policy.yaml <<P
   - host: other.test
