@@ -87,6 +87,27 @@ static json_t *read_json(const struct facts *f)
 	return json_loadb(s.p, s.n, JSON_REJECT_DUPLICATES, NULL);
 }
 
+/* The next character of a key without its case: with the long s and the Kelvin sign, the two beyond ASCII that fold into it (Go's encoding/json takes "param\u017f" for "params"). */
+static unsigned char folded(const char **k)
+{
+	if (strncmp(*k, "\xc5\xbf", 2) == 0)
+		return (*k += 2, 's');
+	if (strncmp(*k, "\xe2\x84\xaa", 3) == 0)
+		return (*k += 3, 'k');
+	return (unsigned char)ascii_lower(*(*k)++);
+}
+
+static bool same_but_for_case(const char *a, const char *b)
+{
+	unsigned char x, y;
+
+	do {
+		x = folded(&a);
+		y = folded(&b);
+	} while (x == y && x != 0);
+	return x == y;
+}
+
 /* A member; NULL if there is none. *bad: another key differs from it in case alone, and some would take that one. */
 static json_t *member(json_t *o, const char *key, bool *bad)
 {
@@ -97,7 +118,7 @@ static json_t *member(json_t *o, const char *key, bool *bad)
 	{
 		if (strcmp(k, key) == 0)
 			found = v;
-		else if (str_ieq(str_of(k), str_of(key)))
+		else if (same_but_for_case(k, key))
 			*bad = true;
 	}
 	return found;

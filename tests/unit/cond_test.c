@@ -308,6 +308,13 @@ static void jsonrpc_and_mcp(void **state)
 	assert_false(B("{ mcp: { tools: [\"read_*\"] } }", CALL("write_file", "{}")));
 	assert_false(B("{ mcp: { tools: [\"read_*\"] } }", METHOD("resources/read")));
 	assert_false(B("{ mcp: { tools: [\"read_*\"] } }", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"read_x\",\"Name\":\"write\"}}"));
+	/* the long s and the Kelvin sign, which Go's encoding/json folds too (CVE-2026-27896) */
+	assert_false(B("{ mcp: { tools: [\"read_*\"] } }", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"read_x\"},\"param\xc5\xbf\":{\"name\":\"write\"}}"));
+	assert_false(B("{ mcp: { tools: [\"read_*\"] } }", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"read_x\"},\"PARAM\\u017f\":{\"name\":\"write\"}}"));
+	assert_true(D("{ mcp: { tools: [\"delete_*\"] } }", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"read_x\"},\"param\xc5\xbf\":{\"name\":\"delete_all\"}}"));
+	assert_false(B("{ json: { /kind: good } }", "{\"kind\":\"good\",\"\\u212aind\":\"bad\"}"));
+	assert_true(B("{ json: { /kind: good } }", "{\"kind\":\"good\",\"\\u212aino\":\"x\",\"\xc5\":\"x\"}") == B("{ json: { /kind: good } }", "{\"kind\":\"good\",\"\xc5\":\"x\"}"));
+	assert_true(B("{ json: { /kind: good } }", "{\"kind\":\"good\",\"\\u212aino\":\"x\",\"kin\":1,\"kinds\":2}"));
 	assert_true(B("{ mcp: { methods: [\"resources/*\"] } }", METHOD("resources/read")));
 	assert_false(B("{ mcp: { methods: [\"resources/*\"] } }", METHOD("initialize")));
 	assert_false(B("{ mcp: { tools: [t], methods: [\"*\"] } }", CALL("u", "{}")));
