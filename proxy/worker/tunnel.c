@@ -45,12 +45,19 @@ static void process_up(struct conn *c) { tunnel_process(((struct tunnel *)c)->cl
 static void free_up(struct conn *c) { free(c); }
 static const struct conn_ops up_ops = { process_up, free_up };
 
-static void take_terms(struct tunnel *t, const struct dest *d, const struct decision *o)
+/* The limits are the least of the policy's and its boundaries'. */
+static void take_terms(struct tunnel *t, const struct exchange_ident *id, const struct dest *d, const struct decision *o)
 {
+	struct dest_limits l = d->limits;
+	struct dest bound;
+
+	for (const struct table *b = table_boundary(d->table); b != NULL; b = table_boundary(b))
+		if (table_find_unbounded(b, t->scheme, str_mk(id->host.text, id->host.len), id->port, &bound) == 1)
+			l = dest_limits_both(&l, &bound.limits);
 	t->rule = o->rule;
 	t->source = o->source;
-	t->idle_ms = d->limits.idle_ms;
-	t->total_ms = d->limits.total_ms;
+	t->idle_ms = l.idle_ms;
+	t->total_ms = l.total_ms;
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------- */
@@ -183,7 +190,7 @@ void tunnel_start(struct client *cl, enum scheme scheme, const struct dest *d, c
 	t->scheme = scheme;
 	t->slot = INFLIGHT_NO_SLOT;
 	t->start_ms = loop_now_ms(w->loop);
-	take_terms(t, d, o);
+	take_terms(t, &cl->ident, d, o);
 	cl->tunnel = t;
 	w->tunnel_n++;
 	cl->record_due = cl->x == NULL;
@@ -356,7 +363,7 @@ static bool decide_again(struct client *cl, const struct table *table)
 	if (!decide_tunnel(table, t->scheme, str_mk(cl->ident.host.text, cl->ident.host.len), cl->ident.port, clock_wall_ms() / 1000, &d, &o) || o.verdict != VERDICT_ALLOW ||
 	    (t->ip.family != 0 && !dest_address_ok(&d, &t->ip, &why)))
 		return false;
-	take_terms(t, &d, &o);
+	take_terms(t, &cl->ident, &d, &o);
 	return true;
 }
 

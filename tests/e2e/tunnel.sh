@@ -85,6 +85,10 @@ else
 	skip "ssh is not installed"
 fi
 part idle
+{ printf 'version: 1\nname: ceiling\ndestinations:\n'; t idle.test 2232 "$(port closed)" 'limits: { idle: 1s }'; t total.test 2233 "$(port banner)" 'limits: { total: 2s }'; } >"$WORK/ceiling.yaml"
+sed '/^ *limits: /d' "$WORK/ceiling.yaml" >"$WORK/free.yaml"
+(cd "$WORK" && timeout 60 "$SP" run --quiet --policy free.yaml --boundary ceiling.yaml -- python3 -W ignore tunnel.py idle) >"$T/said.bound" 2>"$T/err.bound"
+check "a boundary's limits end a tunnel that the policy sets none" test "$? $(grep -c '^ok' "$T/said.bound")" = "0 2"
 check "the origin saw the end" wait_for 5 grep -q '^ended clean' "$T/seen"
 # --- the policy changes while they are open
 mkdir "$T/pol"
