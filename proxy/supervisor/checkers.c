@@ -164,19 +164,12 @@ static int memory(const struct buf *b, struct err *err)
 
 static bool tell(struct checker *c, const struct generation *g, int rules)
 {
-	const int folder = g->folder != NULL ? g->folder->boundary_fd : -1;
+	int fds[2 + TABLE_BOUNDARIES_MAX] = { g->table_fd, rules };
+	unsigned n = generation_boundaries(g, fds + 2); /* what narrows it is the first of them, and no boundary here */
 	struct msg_check what = { .narrow = g->narrow_fd >= 0 };
-	int fds[5] = { g->table_fd, rules };
-	unsigned n = 2;
 
-	if (g->narrow_fd >= 0)
-		fds[n++] = g->narrow_fd;
-	if (folder >= 0)
-		fds[n++] = folder;
-	if (g->sandbox->boundary_fd >= 0)
-		fds[n++] = g->sandbox->boundary_fd;
-	what.boundaries = (uint8_t)(n - 2 - what.narrow);
-	return ipc_send(c->ipc, MSG_CHECK, 0, 0, &what, sizeof(what), fds, n);
+	what.boundaries = (uint8_t)(n - what.narrow);
+	return ipc_send(c->ipc, MSG_CHECK, 0, 0, &what, sizeof(what), fds, 2 + n);
 }
 
 int checker_start(struct generation *g, struct err *err)

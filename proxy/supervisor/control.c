@@ -358,7 +358,7 @@ bad:
 }
 
 /* Brought, or installed in a policy folder. One that is named is the one of now: it is not followed. */
-static bool take_boundary(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n, int *out)
+static bool ask_boundary(struct control_client *cc, json_int_t id, json_t *o, int *fds, unsigned n, int *out)
 {
 	const char *name = json_string_value(json_object_get(o, "name"));
 	const struct folder *from;
@@ -428,7 +428,7 @@ static void op_register(struct control_client *cc, json_int_t id, json_t *o, int
 		goto bad;
 	}
 	g = take_policy(cc, id, name, o, fds, n);
-	if (g == NULL || !take_boundary(cc, id, json_object_get(o, "boundary"), fds, n, &b->boundary_fd))
+	if (g == NULL || !ask_boundary(cc, id, json_object_get(o, "boundary"), fds, n, &b->boundary_fd))
 		goto bad;
 	json_array_foreach(socks, i, e) {
 		const char *kind = json_string_value(json_object_get(e, "kind"));

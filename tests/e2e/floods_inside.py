@@ -101,7 +101,7 @@ if what == "hellos":  # D12
         got = s.recv(5)
     except OSError:
         got = b""
-    said("crumbs", "answered" if got[:1] in (b"\x16", b"\x15") or not got else got)
+    said("crumbs", "handshake" if got[:1] == b"\x16" else "alert" if got[:1] == b"\x15" else "closed" if not got else got)
     s = connect("api.test")[0]
     s.sendall(hello())
     began, state = time.monotonic(), "open"

@@ -527,7 +527,7 @@ for what in ({}, [], None, 7, {"fd": None}, {"fd": "0"}, {"name": "x"}):
     say(a.get("error", {}).get("code") == "bad_fd", "nor are variables: %s" % json.dumps(what), a)
 for text, more, want in (("how long it may live", {"ttl": 60}, "bad_message"), ("another way to be known", {"identify": {"sockets": [{"kind": "proxy4", "fd": 2}], "token": "x"}}, "bad_sockets")):
     a, _ = register(c, "unbound", **more)
-    say(a.get("error", {}).get("code") == want, "nor is what is not known here: %s" % text, a)
+    say(a.get("error", {}).get("code") == want and {"bad_message": '"ttl" is not known', "bad_sockets": "by nothing else"}[want] in a["error"]["message"], "nor is what is not known here: %s" % text, a)
 for what in (7, {}, {"address": "http://vault.test"}, {"address": "https://vault.test", "namespace": 7}, {"address": "https://vault.test", "namespace": None},
              {"address": "https://vault.test", "ca": {}}, {"address": "https://vault.test", "ca": {"fd": 40}}, {"address": "https://vault.test", "ca": 2}):
     a, _ = register(c, "unbound", vault=what)
